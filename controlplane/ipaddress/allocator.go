@@ -215,6 +215,12 @@ func (a *Allocator) check(ctx context.Context, address netip.Addr) (netip.Addr, 
 	return address, nil
 }
 
+// ServiceCIDROf returns an object in the cache whose CIDR has an address; nil for none.
+func (a *Allocator) ServiceCIDROf(address netip.Addr) *networkingv1.ServiceCIDR {
+	c, _ := find(a.cidrs.get(), address.Unmap())
+	return c.first
+}
+
 // List returns the objects of the family in the cache that allocators have created.
 func (a *Allocator) List() []*networkingv1.IPAddress {
 	// A lister returns no error.

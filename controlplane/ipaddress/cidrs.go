@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	networkingv1informers "k8s.io/client-go/informers/networking/v1"
 	networkingv1listers "k8s.io/client-go/listers/networking/v1"
@@ -23,6 +24,8 @@ type cidr struct {
 	prefix  netip.Prefix
 	values  rangekeeper.ServiceCIDR
 	isReady bool
+	// first is the first of its objects by name.
+	first *networkingv1.ServiceCIDR
 }
 
 func (c cidr) has(address netip.Addr) bool {
@@ -102,17 +105,17 @@ func (c *cidrs) follow() (gone []netip.Prefix) {
 	wanted := c.wanted()
 	var next []cidr
 	for _, old := range *c.all.Load() {
-		isReady, ok := wanted[old.prefix]
+		now, ok := wanted[old.prefix]
 		if !ok {
 			_ = c.index.remove(old.values) // it only fails after Close
 			gone = append(gone, old.prefix)
 			continue
 		}
 		delete(wanted, old.prefix)
-		old.isReady = isReady
-		next = append(next, old)
+		now.values = old.values
+		next = append(next, now)
 	}
-	for prefix, isReady := range wanted {
+	for prefix, added := range wanted {
 		values, err := rangekeeper.ParseServiceCIDR(prefix.String())
 		if err == nil {
 			err = c.index.insert(values)
@@ -121,18 +124,19 @@ func (c *cidrs) follow() (gone []netip.Prefix) {
 			klog.ErrorS(err, "Ignoring a CIDR of a ServiceCIDR", "cidr", prefix)
 			continue
 		}
-		next = append(next, cidr{prefix, values, isReady})
+		added.values = values
+		next = append(next, added)
 	}
 	slices.SortFunc(next, func(a, b cidr) int { return a.prefix.Compare(b.prefix) })
 	c.all.Store(&next)
 	return gone
 }
 
-// wanted returns the CIDRs of the objects, and whether each is ready.
-func (c *cidrs) wanted() map[netip.Prefix]bool {
+// wanted returns the CIDRs of the objects, without values.
+func (c *cidrs) wanted() map[netip.Prefix]cidr {
 	// A lister returns no error.
 	objects, _ := c.lister.List(labels.Everything())
-	wanted := make(map[netip.Prefix]bool)
+	wanted := make(map[netip.Prefix]cidr)
 	for _, object := range objects {
 		for _, text := range object.Spec.CIDRs {
 			prefix, err := parsePrefix(text)
@@ -140,9 +144,15 @@ func (c *cidrs) wanted() map[netip.Prefix]bool {
 				klog.ErrorS(err, "Ignoring an invalid CIDR of a ServiceCIDR", "serviceCIDR", object.Name, "cidr", text)
 				continue
 			}
-			if familyOf(prefix.Addr()) == c.family {
-				wanted[prefix] = wanted[prefix] || servicecidr.IsReady(object)
+			if familyOf(prefix.Addr()) != c.family {
+				continue
 			}
+			one := wanted[prefix]
+			one.prefix, one.isReady = prefix, one.isReady || servicecidr.IsReady(object)
+			if one.first == nil || object.Name < one.first.Name {
+				one.first = object
+			}
+			wanted[prefix] = one
 		}
 	}
 	return wanted

@@ -195,10 +195,7 @@ func TestConflict(t *testing.T) {
 func TestLateAddress(t *testing.T) {
 	for _, replaced := range []bool{false, true} {
 		var c *cluster
-		client := fake.NewClientset(&networkingv1.ServiceCIDR{
-			ObjectMeta: metav1.ObjectMeta{Name: "kubernetes", ResourceVersion: "1000000"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.6.0.0/24"}},
-			Status: networkingv1.ServiceCIDRStatus{Conditions: []metav1.Condition{{Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionTrue}}},
-		})
+		client := fake.NewClientset()
 		client.PrependReactor("create", "ipaddresses", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			object := action.(clienttesting.CreateAction).GetObject().(*networkingv1.IPAddress)
 			object.ResourceVersion = revisionText(must(c.etcd.Put(t.Context(), addressKeys+object.Name, "the object")).Header.Revision)
@@ -208,7 +205,11 @@ func TestLateAddress(t *testing.T) {
 		addresses := must(ipallocator.NewMetaAllocator(client.NetworkingV1(), factory.Networking().V1().ServiceCIDRs(), factory.Networking().V1().IPAddresses(), false, nil))
 		factory.Start(t.Context().Done())
 		c = start(t, addresses)
-		must(c.etcd.Put(t.Context(), cidrKeys+"kubernetes", "the ServiceCIDR"))
+		known := must(c.etcd.Put(t.Context(), cidrKeys+"kubernetes", "the ServiceCIDR")).Header.Revision
+		must(client.NetworkingV1().ServiceCIDRs().Create(t.Context(), &networkingv1.ServiceCIDR{
+			ObjectMeta: metav1.ObjectMeta{Name: "kubernetes", ResourceVersion: revisionText(known)}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.6.0.0/24"}},
+			Status: networkingv1.ServiceCIDRStatus{Conditions: []metav1.Condition{{Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionTrue}}},
+		}, metav1.CreateOptions{}))
 		_, err := c.create(request(t), svctest.MakeService("a"), func(service *api.Service) {
 			must(c.etcd.Delete(t.Context(), addressKeys+service.Spec.ClusterIP))
 			if replaced {
@@ -234,13 +235,24 @@ func TestLateAddress(t *testing.T) {
 			must(c.etcd.Delete(t.Context(), addressKeys+service.Spec.ClusterIP))
 		})
 		checkRetry(t, err, http.StatusServiceUnavailable, "may belong to another Service")
-		// A restored etcd lacks the ServiceCIDR.
-		_, err = c.create(request(t), svctest.MakeService("d"), func(service *api.Service) {
-			must(c.etcd.Delete(t.Context(), cidrKeys+"kubernetes"))
+		_, err = c.create(request(t), svctest.MakeService("c"), func(*api.Service) {
+			must(c.etcd.Put(t.Context(), cidrKeys+"kubernetes", "the ServiceCIDR with a label"))
 		})
-		checkRetry(t, err, http.StatusServiceUnavailable, "their ServiceCIDR has changed")
-		if c.stored(t, key("d")) != 0 {
-			t.Error("the Service is stored")
+		if err != nil {
+			t.Error("while somebody writes the ServiceCIDR:", err)
+		}
+		// A restored etcd lacks the ServiceCIDR. Then there is another one of its name.
+		for _, name := range []string{"d", "e"} {
+			_, err = c.create(request(t), svctest.MakeService(name), func(*api.Service) {
+				must(c.etcd.Delete(t.Context(), cidrKeys+"kubernetes"))
+				if name == "e" {
+					must(c.etcd.Put(t.Context(), cidrKeys+"kubernetes", "another ServiceCIDR"))
+				}
+			})
+			checkRetry(t, err, http.StatusServiceUnavailable, "their ServiceCIDR is gone")
+			if c.stored(t, key(name)) != 0 {
+				t.Error("the Service is stored")
+			}
 		}
 	}
 }

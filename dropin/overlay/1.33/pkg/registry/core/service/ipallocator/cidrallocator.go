@@ -13,11 +13,9 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	networkingv1informers "k8s.io/client-go/informers/networking/v1"
 	networkingv1client "k8s.io/client-go/kubernetes/typed/networking/v1"
-	networkingv1listers "k8s.io/client-go/listers/networking/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	api "k8s.io/kubernetes/pkg/apis/core"
@@ -38,7 +36,6 @@ const createTimeout = 30 * time.Second
 // MetaAllocator allocates the addresses of all ServiceCIDR objects of a family.
 type MetaAllocator struct {
 	client            networkingv1client.NetworkingV1Interface
-	serviceCIDRs      networkingv1listers.ServiceCIDRLister
 	serviceCIDRSynced cache.InformerSynced
 	ipAddressSynced   cache.InformerSynced
 	ipFamily          api.IPFamily
@@ -107,7 +104,6 @@ func newAllocator(
 	}
 	return &MetaAllocator{
 		client:            client,
-		serviceCIDRs:      serviceCIDRInformer.Lister(),
 		serviceCIDRSynced: serviceCIDRInformer.Informer().HasSynced,
 		ipAddressSynced:   ipAddressInformer.Informer().HasSynced,
 		ipFamily:          family,
@@ -204,25 +200,10 @@ func (c *MetaAllocator) allocate(service *api.Service, ip net.IP) error {
 func (c *MetaAllocator) record(object *networkingv1.IPAddress, err error) {
 	if c.request != nil && err == nil {
 		c.request.created = append(c.request.created, object)
-		if cidr := c.cidrOf(netutils.ParseIPSloppy(object.Name)); cidr != nil {
+		if cidr := c.addresses.ServiceCIDROf(addressOf(netutils.ParseIPSloppy(object.Name))); cidr != nil {
 			c.request.cidrs = append(c.request.cidrs, cidr)
 		}
 	}
-}
-
-// cidrOf returns the first object by name that has an address; nil for none. Cost: linear in the number of objects.
-func (c *MetaAllocator) cidrOf(ip net.IP) (first *networkingv1.ServiceCIDR) {
-	objects, _ := c.serviceCIDRs.List(labels.Everything()) // a lister returns no error
-	for _, object := range objects {
-		has := slices.ContainsFunc(object.Spec.CIDRs, func(text string) bool {
-			_, network, err := netutils.ParseCIDRSloppy(text)
-			return err == nil && network.Contains(ip)
-		})
-		if has && (first == nil || object.Name < first.Name) {
-			first = object
-		}
-	}
-	return first
 }
 
 // AllocateNext allocates a free address without a Service. An API server refuses such an object.

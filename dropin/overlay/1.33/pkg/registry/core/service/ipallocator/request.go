@@ -56,9 +56,9 @@ func (q *request) UseUntil() (until time.Time) {
 	return until
 }
 
-// Conditions are that the created objects are as they were created, that their ServiceCIDRs are there and no newer than this server
-// knows, and those of the bitmap. A repair writes an object before it looks for its Service and deletes it, so a Service is written
-// before that look, or not at all. A restored etcd may lack a ServiceCIDR that the server's cache still has.
+// Conditions are that the created objects are as they were created, that their ServiceCIDRs are there and not created after what this
+// server has seen of them, and those of the bitmap. A repair writes an object before it looks for its Service and deletes it, so a Service
+// is written before that look, or not at all. A restored etcd may lack a ServiceCIDR that the server's cache still has.
 func (q *request) Conditions() (all []clientv3.Cmp) {
 	if q.addressKeys != "" {
 		for _, object := range q.created {
@@ -67,8 +67,8 @@ func (q *request) Conditions() (all []clientv3.Cmp) {
 	}
 	if q.cidrKeys != "" {
 		for _, object := range q.cidrs {
-			revision := clientv3.ModRevision(q.cidrKeys + object.Name)
-			all = append(all, clientv3.Compare(revision, ">", 0), clientv3.Compare(revision, "<", revisionOf(object)+1))
+			created := clientv3.CreateRevision(q.cidrKeys + object.Name)
+			all = append(all, clientv3.Compare(created, ">", 0), clientv3.Compare(created, "<", revisionOf(object)+1))
 		}
 	}
 	if q.bitmap != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // errLost: the conditions of a Service's write did not hold, and nothing was written.
-var errLost = unavailable("the values allocated for the Service may belong to another Service by now, or their ServiceCIDR has changed; nothing was written; try again")
+var errLost = unavailable("the values allocated for the Service may belong to another Service by now, or their ServiceCIDR is gone; nothing was written; try again")
 
 // errOtherConnection: nothing was written, as etcd may have been restored since the request began.
 var errOtherConnection = unavailable(errReconnected.Error() + "; nothing was written; try again")
