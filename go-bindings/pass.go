@@ -133,7 +133,8 @@ func (c *Committer) PassFenced(pass *Pass, revision int64) error {
 }
 
 // CheckPass looks, after the pass has finished its audit, whether the committer will refuse to repair its range, as far as it
-// knows the stored object: for a dry run, which submits no repair. The error is ErrRangeInUse or ErrUnreadable.
+// knows the stored object: for a dry run, which submits no repair. The error is ErrRangeInUse or ErrUnreadable. With ReplaceOnce
+// it does not refuse, and ErrRangeInUse is what it overrides.
 func (c *Committer) CheckPass(pass *Pass) error {
 	if c.pointer() == nil {
 		return ErrClosed

@@ -2796,7 +2796,8 @@ rk_result rk_repair_pass_finish(const struct rk_repair_pass *pass,
 
 /**
  * Looks, after rk_repair_pass_finish, whether the committer will refuse to repair its range, as far as it knows the stored
- * object: for a dry run, which submits no repair.
+ * object: for a dry run, which submits no repair. With RK_REPLACE_ONCE it does not refuse, and RK_RESULT_RANGE_IN_USE is what
+ * it overrides.
  *
  * RK_RESULT_RANGE_IN_USE, RK_RESULT_INVALID_OBJECT. RK_RESULT_INVALID_ARGUMENT if the pass has not finished its audit, or
  * does not have the committer's range.

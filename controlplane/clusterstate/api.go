@@ -218,12 +218,18 @@ func forbidden(err error) (string, error) {
 func readSystemUID(ctx context.Context, client rest.Interface) types.UID {
 	ctx, cancel := context.WithTimeout(ctx, apiPageTimeout)
 	defer cancel()
-	text, err := client.Get().AbsPath("/api/v1/namespaces/"+metav1.NamespaceSystem).SetHeader("Accept", "application/json").DoRaw(ctx)
+	uid, _ := getSystem(ctx, client)
+	return uid
+}
+
+// getSystem returns the UID of the Namespace kube-system.
+func getSystem(ctx context.Context, client rest.Interface) (types.UID, error) {
 	var system metav1.PartialObjectMetadata
-	if err != nil || json.Unmarshal(text, &system) != nil {
-		return ""
+	text, err := client.Get().AbsPath("/api/v1/namespaces/"+metav1.NamespaceSystem).SetHeader("Accept", "application/json").DoRaw(ctx)
+	if err == nil {
+		err = json.Unmarshal(text, &system)
 	}
-	return system.UID
+	return system.UID, err
 }
 
 // readMetrics returns the server's counts of node ports; nil if the user may not read them or the server has not set them.

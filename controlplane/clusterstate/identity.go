@@ -1,13 +1,19 @@
 package clusterstate
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"path"
 	"strconv"
 	"strings"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 )
 
 // Identity tells a cluster from others. A file that was made for one cluster has it, so that it is refused by others.
@@ -57,6 +63,37 @@ func (i Identity) Differs(other Identity) string {
 		return fmt.Sprintf("its --prefix is %s, not %s", i.Prefix, other.Prefix)
 	}
 	return ""
+}
+
+// ErrOtherCluster: an API server and an etcd are of two clusters.
+var ErrOtherCluster = errors.New("the API server and etcd are of different clusters")
+
+// CheckSameCluster compares the Namespace kube-system of an API server with the one in etcd below a prefix: of another cluster the
+// error is ErrOtherCluster. In a new cluster both have none. One that is encrypted at rest is not compared.
+func CheckSameCluster(ctx context.Context, api rest.Interface, client *clientv3.Client, prefix string) error {
+	ctx, cancel := context.WithTimeout(ctx, apiPageTimeout)
+	defer cancel()
+	served, err := getSystem(ctx, api)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("read the Namespace %s: %w", metav1.NamespaceSystem, err)
+	}
+	key := absolute(prefix) + "/namespaces/" + metav1.NamespaceSystem
+	answer, err := readPage(ctx, client, key)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", key, err)
+	}
+	switch {
+	case len(answer.Kvs) == 0 && served == "":
+		return nil
+	case len(answer.Kvs) == 0:
+		return fmt.Errorf("%w: the Namespace %s of the API server has the UID %s, and etcd has no key %s", ErrOtherCluster, metav1.NamespaceSystem, served, key)
+	case served == "":
+		return fmt.Errorf("the API server has no Namespace %s, and etcd has the key %s", metav1.NamespaceSystem, key) // or it was just created
+	}
+	if uid := systemUID(answer.Kvs[0].Value); uid != "" && uid != served {
+		return fmt.Errorf("%w: the Namespace %s of the API server has the UID %s, and that in etcd %s", ErrOtherCluster, metav1.NamespaceSystem, served, uid)
+	}
+	return nil
 }
 
 // absolute returns a prefix of keys as kube-apiserver makes it absolute, without a slash at its end; of "" [DefaultPrefix].

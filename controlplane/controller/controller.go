@@ -117,6 +117,9 @@ func (c *Config) Check() error {
 	return nil
 }
 
+// checkAgain is the time until the API server and etcd are asked again for their cluster.
+const checkAgain = time.Second
+
 // closeTimeout is how long it may take to leave the ranges in order.
 const closeTimeout = 2 * time.Second
 
@@ -249,8 +252,12 @@ func (c *Controller) Health() error {
 	return errors.Join(errs...)
 }
 
-// Run works until the context is done, and then stops in order; see [bootstrap.Controller.Run].
+// Run works until the context is done, and then stops in order; see [bootstrap.Controller.Run]. It begins when the API server answers.
+// With the etcd of another cluster the error is [clusterstate.ErrOtherCluster], and nothing is written.
 func (c *Controller) Run(ctx context.Context) error {
+	if err := c.awaitSameCluster(ctx); err != nil || ctx.Err() != nil {
+		return errors.Join(err, c.close())
+	}
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	if err := c.events.StartRecordingToSinkWithContext(working); err != nil {
@@ -258,6 +265,25 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 	defer c.events.Shutdown()
 	return errors.Join(c.bootstrap.Run(ctx), c.close())
+}
+
+// awaitSameCluster returns once the API server and etcd are known to be of one cluster, or of two, or ctx is done.
+func (c *Controller) awaitSameCluster(ctx context.Context) error {
+	for logged := ""; ; {
+		err := clusterstate.CheckSameCluster(ctx, c.client.CoreV1().RESTClient(), c.config.Etcd, c.config.Bootstrap.EtcdPrefix)
+		if err == nil || errors.Is(err, clusterstate.ErrOtherCluster) {
+			return err
+		}
+		if err.Error() != logged && ctx.Err() == nil {
+			logged = err.Error()
+			c.config.Log.ErrorContext(ctx, "waiting for the API server and etcd", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(checkAgain):
+		}
+	}
 }
 
 func (c *Controller) close() error {
@@ -316,6 +342,7 @@ func (c *Controller) repair(ctx context.Context, of repaircontroller.Controller)
 	if err != nil {
 		return err
 	}
+	c.reportReplaced(ctx, of, &result)
 	c.reportKept(ctx, of, result)
 	made, set, cleared, changed, leaked := 0, 0, 0, 0, 0
 	for _, r := range result.Ranges {
@@ -335,6 +362,21 @@ func (c *Controller) repair(ctx context.Context, of repaircontroller.Controller)
 	c.config.Log.Log(ctx, level, message, "controller", of.Name, "services", result.Services,
 		"findings", len(result.Findings), "made", made, "set", set, "cleared", cleared, "changed", changed, "leaked", leaked)
 	return nil
+}
+
+// reportReplaced logs stored ranges that ReplaceRanges lets the configured ones replace. A dry run has them as kept.
+func (c *Controller) reportReplaced(ctx context.Context, of repaircontroller.Controller, result *repaircontroller.Result) {
+	message := "a stored range was replaced by the configured one"
+	for i := range result.Ranges {
+		r := &result.Ranges[i]
+		if c.config.DryRun && slices.Contains(c.config.ReplaceRanges, r.Name) {
+			message = "dry run: a stored range would be replaced by the configured one"
+			r.Kept, r.Replaced = nil, r.Kept
+		}
+		if r.Replaced != nil {
+			c.config.Log.WarnContext(ctx, message, "controller", of.Name, "reason", r.Replaced)
+		}
+	}
 }
 
 // reportKept has Health report ranges that are kept though others are configured, and logs it when that begins or changes.

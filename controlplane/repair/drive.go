@@ -21,7 +21,7 @@ type Range interface {
 	ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (view rangekeeper.State, needsFence bool, err error)
 	// Fence writes the fence of the range for a pass. Services are listed after that.
 	Fence(ctx context.Context, pass *rangekeeper.Pass) error
-	// CheckRepair looks, for a dry run, whether Repair would refuse the range as it was read.
+	// CheckRepair looks whether Repair would refuse the range as it was read, or would without [rangekeeper.ReplaceOnce].
 	CheckRepair(pass *rangekeeper.Pass) error
 	// Repair writes what the finished pass found out about the range.
 	Repair(ctx context.Context, pass *rangekeeper.Pass, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error)
@@ -33,6 +33,9 @@ type RangeOutcome struct {
 	Missing bool
 	// Kept is why the stored range was not replaced by the configured one: a rangekeeper.ErrRangeInUse, which is no failure.
 	Kept error
+	// Replaced is the rangekeeper.ErrRangeInUse that [rangekeeper.ReplaceOnce] has overridden. A dry run does not know that, and has
+	// it as Kept.
+	Replaced error
 	// Changed is the number of values that were left alone, as they, or Services, had changed since they were read.
 	Changed int
 }
@@ -72,10 +75,9 @@ func Drive(ctx context.Context, passes *rangekeeper.Passes, ranges []Range, dryR
 			continue
 		}
 		var repaired rangekeeper.Repaired
-		var err error
-		if dryRun {
-			err = one.CheckRepair(pass)
-		} else {
+		refusal := one.CheckRepair(pass) // after the repair it is over
+		err := refusal
+		if !dryRun {
 			repaired, err = one.Repair(ctx, pass, listed)
 		}
 		outcomes[i].Changed = repaired.Changed
@@ -83,6 +85,9 @@ func Drive(ctx context.Context, passes *rangekeeper.Passes, ranges []Range, dryR
 			outcomes[i].Kept = err
 			failures = append(failures, report.RecordFailedRepair(i))
 			continue
+		}
+		if err == nil && errors.Is(refusal, rangekeeper.ErrRangeInUse) {
+			outcomes[i].Replaced = refusal
 		}
 		failures = append(failures, err)
 		switch {

@@ -17,7 +17,7 @@ type Metrics struct {
 	changes   *prometheus.CounterVec
 	// The state after the last pass.
 	size, used, free, inUse, leaks *prometheus.GaugeVec
-	findings, last                 *prometheus.GaugeVec
+	findings, last, kept           *prometheus.GaugeVec
 }
 
 // NewMetrics makes counters at 0, for the Repairers of one process.
@@ -35,6 +35,7 @@ func NewMetrics() *Metrics {
 		free:     gauge("range_free", "Values of a range that are not recorded as allocated after the last repair pass.", "range"),
 		inUse:    gauge("range_in_use", "Values of a range that Services use.", "range"),
 		leaks:    gauge("leaks", "Values that are recorded as allocated though no Service uses them, after the last repair pass.", "range"),
+		kept:     gauge("range_kept", "1 if a stored range is kept though another one is configured, so that nothing of it is repaired.", "range"),
 		findings: gauge("findings", "Findings of the last repair pass with a reason.", "controller", "reason"),
 		last:     gauge("repair_last_success_timestamp_seconds", "When the last repair pass has succeeded, in seconds since 1970.", "controller"),
 		errors: map[Controller]*prometheus.CounterVec{
@@ -73,7 +74,7 @@ func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
 func (m *Metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.errors[ClusterIPs], m.errors[NodePorts], m.failures[ClusterIPs], m.failures[NodePorts], m.durations, m.changes,
-		m.size, m.used, m.free, m.inUse, m.leaks, m.findings, m.last,
+		m.size, m.used, m.free, m.inUse, m.leaks, m.findings, m.last, m.kept,
 	}
 }
 
@@ -120,8 +121,13 @@ func (m *Metrics) passed(c Controller, took time.Duration, result Result, err er
 	}
 }
 
-// set sets the gauges of a range, which has none while the stored one is another range.
+// set sets the gauges of a range, which has one only, that it is kept, while the stored one is another range.
 func (m *Metrics) set(r RangeResult) {
+	kept := m.kept.WithLabelValues(r.Name)
+	kept.Set(0)
+	if r.Kept != nil {
+		kept.Set(1)
+	}
 	for vec, value := range map[*prometheus.GaugeVec]uint64{
 		m.size: r.Size, m.used: r.Used, m.free: r.Size - r.Used, m.inUse: r.InUse, m.leaks: uint64(r.Leaked - r.Cleared),
 	} {

@@ -95,6 +95,8 @@ type RangeResult struct {
 	// Kept is why the stored range was not replaced by the configured one: a rangekeeper.ErrRangeInUse, which is no failure.
 	// Nothing is found then: Services are not wrong by a range that is not in force.
 	Kept error
+	// Replaced is what a rangekeeper.ReplaceOnce has overridden, a rangekeeper.ErrRangeInUse; a dry run has it as Kept.
+	Replaced error
 	// Leaked is how many values no Service uses, those included that were cleaned.
 	Leaked int
 	// Set and Cleared are how many values were recorded and freed, Changed how many were left alone as they, or
@@ -157,7 +159,7 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 	for i, done := range outcomes {
 		counts := report.Range(i)
 		result.Ranges = append(result.Ranges, RangeResult{
-			Made: done.Missing && done.Kept == nil, Kept: done.Kept,
+			Made: done.Missing && done.Kept == nil, Kept: done.Kept, Replaced: done.Replaced,
 			Leaked: int(counts.Leaked), Set: int(counts.Set), Cleared: int(counts.Clear), Changed: done.Changed,
 			Size: counts.Size, Used: counts.Next, InUse: counts.InUse, Name: r.nameOf(i),
 		})

@@ -289,7 +289,8 @@ pub unsafe extern "C" fn rk_repair_pass_finish(
 }
 
 /// Looks, after rk_repair_pass_finish, whether the committer will refuse to repair its range, as far as it knows the stored
-/// object: for a dry run, which submits no repair.
+/// object: for a dry run, which submits no repair. With RK_REPLACE_ONCE it does not refuse, and RK_RESULT_RANGE_IN_USE is what
+/// it overrides.
 ///
 /// RK_RESULT_RANGE_IN_USE, RK_RESULT_INVALID_OBJECT. RK_RESULT_INVALID_ARGUMENT if the pass has not finished its audit, or
 /// does not have the committer's range.

@@ -359,7 +359,7 @@ func (s *Store) Fence(ctx context.Context, pass *rangekeeper.Pass) error {
 }
 
 // CheckRepair looks whether Repair of a finished pass would refuse its range as it was read: for a dry run. The error is
-// [rangekeeper.ErrRangeInUse] or [rangekeeper.ErrUnreadable].
+// [rangekeeper.ErrRangeInUse], which [rangekeeper.ReplaceOnce] overrides, or [rangekeeper.ErrUnreadable].
 func (s *Store) CheckRepair(pass *rangekeeper.Pass) error {
 	if s.isZero() {
 		return rangekeeper.ErrClosed

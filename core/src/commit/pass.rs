@@ -237,7 +237,8 @@ impl Listing {
 
 impl Found {
     /// Why the committer will refuse to repair its range, as far as it knows the stored object: the read of this pass has just
-    /// shown it. For a dry run, which submits no repair.
+    /// shown it. With [`Replace::Once`](super::Replace::Once) it does not refuse, and this is what it overrides. For a dry run, which submits
+    /// no repair, and to tell what is overridden before the repair.
     ///
     /// # Errors
     /// [`PassError::NotAudited`].

@@ -18,7 +18,7 @@ use crate::range::Range;
 
 use super::faults::Fault;
 use super::operation::UNKNOWN_REVISION;
-use super::{Committer, Diff, Failure, Listed};
+use super::{Committer, Diff, Failure, Listed, Replace};
 
 /// The leak counters of one server's repair, and when they may advance. [`start`](Self::start) starts a
 /// [`Pass`](super::Pass).
@@ -46,9 +46,13 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// Why the committer will refuse to write its range, as far as it knows the stored object.
+    /// Why the committer will refuse to write its range, or would without [`Replace::Once`], as far as it knows the stored object.
     pub(super) fn refusal<R: Range, G: Rng>(&self, committer: &Committer<R, G>) -> Option<Failure<R>> {
-        committer.history.base()?.refuses(committer.config.replace, !self.set.is_empty(), self.outside)
+        let replace = match committer.config.replace {
+            Replace::Once => Replace::IfUnused,
+            other => other,
+        };
+        committer.history.base()?.refuses(replace, !self.set.is_empty(), self.outside)
     }
 
     /// What the pass has found out about the range of the report with this index.

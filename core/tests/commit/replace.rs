@@ -69,16 +69,16 @@ fn a_range_that_services_need_is_replaced_only_on_request() {
             }
             let (before, mut ours) = (stored(&store), configured(OURS, replace));
             let (outcome, dry_run) = repair(&mut store, &mut ours, services);
-            let refusal = kept.filter(|_| replace == Replace::IfUnused).map(|(recorded, outside)| {
+            let in_use = kept.filter(|_| replace != Replace::Always).map(|(recorded, outside)| {
                 let (expected, found) = (ours.range(), before.clone().unwrap_or_default());
                 Failure::RangeInUse { expected, found, recorded, outside }
             });
-            assert_eq!(dry_run, refusal, "{case}");
-            match refusal {
-                Some(refusal) => {
+            assert_eq!(dry_run, in_use, "{case}");
+            match in_use {
+                Some(refusal) if replace == Replace::IfUnused => {
                     assert_eq!((outcome, stored(&store)), (Outcome::Failed(refusal), before), "{case}");
                 }
-                None => {
+                _ => {
                     assert!(matches!(outcome, Outcome::Repaired(_)), "{case}: {outcome:?}");
                     assert_eq!(stored(&store).as_deref(), Some(OURS), "{case}");
                     assert_eq!(is_set(&store, 0), services.contains(&30_002), "{case}");

@@ -89,7 +89,8 @@ kube-apiserver has for the same. There is no leader: one runs beside each API se
 The ranges are those of the API servers' flags. A stored range that is another one is
 kept, and a missing one is not created, if a Service needs it as it is: no API server
 with the stored range could allocate from then on. The log and /healthz say so, and
-all other work goes on. --replace-range NAME replaces it once.
+all other work goes on. --replace-range NAME replaces it once. With the etcd of another
+cluster than the API server's it writes nothing and ends.
 
 /healthz, /livez, /readyz and /metrics are served at --healthz-bind-address; it is
 ready once the first repairs have succeeded. SIGTERM and SIGINT stop it in order: its
@@ -97,10 +98,12 @@ address is taken out of the endpoints.`,
 		Example: `  rangekeeper controller --kubeconfig admin.conf \
     --endpoints https://127.0.0.1:2379 --cacert ca.crt \
     --cert client.crt --key client.key \
-    --service-cluster-ip-range 10.96.0.0/12
+    --service-cluster-ip-range 10.96.0.0/12 \
+    --service-node-port-range 30000-32767
   rangekeeper controller --kubeconfig admin.conf --dry-run \
     --endpoints http://127.0.0.1:2379 \
-    --service-cluster-ip-range 10.96.0.0/12`,
+    --service-cluster-ip-range 10.96.0.0/12 \
+    --service-node-port-range 30000-32767`,
 		Args:              usage.Arguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -114,7 +117,7 @@ address is taken out of the endpoints.`,
 	f.StringVar(&o.advertiseAddress, "advertise-address", "", "address of the API server in the endpoints (default: that of the interface with the default route)")
 	f.Uint16Var(&o.securePort, "secure-port", 6443, "port of the API server")
 	f.StringVar(&o.clusterIPRange, "service-cluster-ip-range", "", "range of ClusterIPs, or two of different IP families, separated by a comma")
-	f.StringVar(&o.nodePortRange, "service-node-port-range", "30000-32767", "range of node ports")
+	f.StringVar(&o.nodePortRange, "service-node-port-range", "", "range of node ports")
 	f.Uint16Var(&o.kubernetesNodePort, "kubernetes-service-node-port", 0, "node port of the Service kubernetes; 0 for none")
 	addReconcilerType(c, &o.reconcilerType)
 	f.Uint32Var(&o.apiserverCount, "apiserver-count", 1, "with master-count: number of API servers")
@@ -124,6 +127,7 @@ address is taken out of the endpoints.`,
 	f.BoolVar(&o.dryRun, "dry-run", false, "log the writes and make none of them")
 	usage.Required(c, "endpoints")
 	usage.Required(c, "service-cluster-ip-range")
+	usage.Required(c, "service-node-port-range")
 	c.MarkFlagFilename("kubeconfig")
 	usage.CompleteNothing(c, "prefix", "advertise-address", "secure-port", "service-cluster-ip-range", "service-node-port-range",
 		"kubernetes-service-node-port", "apiserver-count", "healthz-bind-address")

@@ -106,7 +106,7 @@ func TestController(t *testing.T) {
 	})
 	args := []string{
 		"--kubeconfig", s.Kubeconfig(apiservertest.Admin), "--endpoints", strings.Join(etcd.Endpoints(), ","),
-		"--service-cluster-ip-range", "10.96.0.0/12,fd00:10:96::/108", "--advertise-address", "192.0.2.10",
+		"--service-cluster-ip-range", "10.96.0.0/12,fd00:10:96::/108", "--service-node-port-range", "30000-32767", "--advertise-address", "192.0.2.10",
 		"--secure-port", "7443", "--healthz-bind-address", "127.0.0.1:0",
 	}
 	keys := func() map[string]int64 {
@@ -208,14 +208,17 @@ func TestControllerKeepsRanges(t *testing.T) {
 		ServiceClusterIPRange: "10.43.0.0/16", ServiceNodePortRange: "30000-30004",
 	})
 	client := kubernetes.NewForConfigOrDie(s.RESTConfig(apiservertest.Admin))
-	create := func(name string) error {
+	create := func(name string, port int32) error {
 		_, err := client.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80}}},
+			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80, NodePort: port}}},
 		}, metav1.CreateOptions{})
 		return err
 	}
-	eventually(t, func() error { return create("web") })
+	eventually(t, func() error { return create("web", 30000) })
+	if err := create("shop", 30002); err != nil {
+		t.Fatal(err)
+	}
 	eventually(t, func() error {
 		_, err := client.CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
 		return err
@@ -233,14 +236,15 @@ func TestControllerKeepsRanges(t *testing.T) {
 	}
 	args := []string{
 		"--kubeconfig", s.Kubeconfig(apiservertest.Admin), "--endpoints", strings.Join(etcd.Endpoints(), ","),
-		"--service-cluster-ip-range", "10.96.0.0/12", "--advertise-address", "192.0.2.10", "--healthz-bind-address", "127.0.0.1:0",
+		"--service-cluster-ip-range", "10.96.0.0/12", "--service-node-port-range", "30001-30003", "--advertise-address", "192.0.2.10",
+		"--healthz-bind-address", "127.0.0.1:0",
 	}
 	kept := func(c *controllerRun, words ...string) {
 		t.Helper()
 		for _, of := range [][]string{
-			// The Services kubernetes and web.
-			{"serviceips", "10.43.0.0/16 (values recorded: 2)", "10.96.0.0/12 (Services outside of it: 2)"},
-			{"servicenodeports", "30000-30004 (values recorded: 1)", "30000-32767 (Services outside of it: 0)"},
+			// The Services kubernetes, web and shop.
+			{"serviceips", "10.43.0.0/16 (values recorded: 3)", "10.96.0.0/12 (Services outside of it: 3)"},
+			{"servicenodeports", "30000-30004 (values recorded: 2)", "30001-30003 (Services outside of it: 1)"},
 		} {
 			words := slices.Concat(of, words)
 			eventually(t, func() error {
@@ -271,7 +275,7 @@ func TestControllerKeepsRanges(t *testing.T) {
 	if one, two := stored("serviceips"), stored("servicenodeports"); one != "10.43.0.0/16" || two != "30000-30004" {
 		t.Errorf("stored are %s and %s", one, two)
 	}
-	if err := create("another"); err != nil {
+	if err := create("another", 0); err != nil {
 		t.Error(err)
 	}
 	events, err := client.EventsV1().Events("").List(t.Context(), metav1.ListOptions{})
@@ -284,16 +288,60 @@ func TestControllerKeepsRanges(t *testing.T) {
 		}
 	}
 
-	replacing := startController(t, append(args, "--replace-range", "servicenodeports")...)
-	eventually(t, func() error {
-		if now := stored("servicenodeports"); now != "30000-32767" {
-			return errors.New(now)
-		}
-		return nil
-	})
+	args = append(args, "--replace-range", "servicenodeports")
+	replaces := func(c *controllerRun, word string) {
+		t.Helper()
+		eventually(t, func() error {
+			if len(c.said("servicenodeports", word, "30000-30004 (values recorded: 3)", "30001-30003 (Services outside of it:")) != 1 {
+				return fmt.Errorf("does not say once what %s", word)
+			}
+			return nil
+		})
+	}
+	dry = startController(t, append(args, "--dry-run")...)
+	replaces(dry, "would be replaced")
+	dry.stop(t)
+	if now := stored("servicenodeports"); now != "30000-30004" {
+		t.Errorf("stored is %s", now)
+	}
+	replacing := startController(t, args...)
+	replaces(replacing, "was replaced")
 	replacing.stop(t)
+	if now := stored("servicenodeports"); now != "30001-30003" {
+		t.Errorf("stored is %s", now)
+	}
 	if now := stored("serviceips"); now != "10.43.0.0/16" {
 		t.Errorf("stored is %s", now)
+	}
+}
+
+// TestControllerOfTwoClusters names the API server of one cluster and the etcd of another.
+func TestControllerOfTwoClusters(t *testing.T) {
+	own, other := etcdtest.Start(t, ""), etcdtest.Start(t, etcdtest.Fixture(etcdtest.DualStack, "clean.db.gz"))
+	s := apiservertest.Start(t, apiservertest.Config{Version: apiservertest.V1_32, Etcd: own.Endpoints(), OwnLoops: true, ServiceClusterIPRange: "10.96.0.0/12"})
+	revision := func() int64 {
+		got, err := other.Client().Get(t.Context(), "/registry", clientv3.WithPrefix(), clientv3.WithCountOnly())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Header.Revision
+	}
+	before := revision()
+	client := kubernetes.NewForConfigOrDie(s.RESTConfig(apiservertest.Admin))
+	eventually(t, func() error {
+		_, err := client.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
+		return err
+	})
+	args := []string{
+		"controller", "--kubeconfig", s.Kubeconfig(apiservertest.Admin), "--endpoints", strings.Join(other.Endpoints(), ","),
+		"--service-cluster-ip-range", "10.96.0.0/12", "--service-node-port-range", "30000-32767", "--advertise-address", "192.0.2.10",
+		"--healthz-bind-address", "",
+	}
+	for _, more := range []string{"--dry-run", "--dry-run=false", "--prefix=/elsewhere"} {
+		command.Fails(t, exitInput, []string{"different clusters", "kube-system"}, append(args, more)...)
+	}
+	if after := revision(); after != before {
+		t.Errorf("revision %d, %d before", after, before)
 	}
 }
 
@@ -333,7 +381,7 @@ func TestControllerUsage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ranged := []string{"--service-cluster-ip-range", "10.96.0.0/12"}
+	ranged := []string{"--service-cluster-ip-range", "10.96.0.0/12", "--service-node-port-range", "30000-32767"}
 	known := append(endpoints, "--kubeconfig", kubeconfig, "--advertise-address", "192.0.2.10", "--healthz-bind-address", "")
 	for _, c := range []struct {
 		code  int
@@ -343,13 +391,14 @@ func TestControllerUsage(t *testing.T) {
 		{exitInput, []string{"endpoints"}, nil},
 		{exitInput, []string{"--kubeconfig"}, slices.Concat(endpoints, ranged)},
 		{exitInput, []string{"--kubeconfig", "/nonexistent"}, slices.Concat(endpoints, ranged, []string{"--kubeconfig", "/nonexistent"})},
-		{exitInput, []string{"--service-cluster-ip-range", "10.0.0.0/40"}, append(endpoints, "--service-cluster-ip-range", "10.0.0.0/40")},
+		{exitInput, []string{"--service-cluster-ip-range", "10.0.0.0/40"}, slices.Concat(endpoints, ranged, []string{"--service-cluster-ip-range", "10.0.0.0/40"})},
 		{exitInput, []string{"--service-node-port-range", "70000"}, slices.Concat(endpoints, ranged, []string{"--service-node-port-range", "1-70000"})},
-		{exitInput, []string{"10.0.0.0/24", "10.1.0.0/24", "one IP family"}, slices.Concat(known, []string{"--service-cluster-ip-range", "10.0.0.0/24,10.1.0.0/24"})},
-		{exitInput, []string{"3 ranges", "see rangekeeper controller --help"}, slices.Concat(known, []string{"--service-cluster-ip-range", "10.0.0.0/24,fd00::/112,10.1.0.0/24"})},
+		{exitInput, []string{"10.0.0.0/24", "10.1.0.0/24", "one IP family"}, slices.Concat(known, ranged, []string{"--service-cluster-ip-range", "10.0.0.0/24,10.1.0.0/24"})},
+		{exitInput, []string{"3 ranges", "see rangekeeper controller --help"}, slices.Concat(known, ranged, []string{"--service-cluster-ip-range", "10.0.0.0/24,fd00::/112,10.1.0.0/24"})},
 		{exitInput, []string{"443", "30000-32767"}, slices.Concat(known, ranged, []string{"--kubernetes-service-node-port", "443"})},
 		{exitInput, []string{"--service-cluster-ip-range is missing"}, known},
-		{exitInput, []string{"--replace-range", "serviceips, secondaryserviceips, servicenodeports", `"all"`}, slices.Concat(known, []string{"--service-cluster-ip-range", "10.96.0.0/12", "--replace-range", "all"})},
+		{exitInput, []string{"--service-node-port-range is missing"}, append(known, ranged[:2]...)},
+		{exitInput, []string{"--replace-range", "serviceips, secondaryserviceips, servicenodeports", `"all"`}, slices.Concat(known, ranged, []string{"--replace-range", "all"})},
 		{exitInput, []string{"--endpoint-reconciler-type", "nonsense"}, slices.Concat(endpoints, ranged, []string{"--endpoint-reconciler-type", "nonsense"})},
 		{exitInput, []string{"--logging-format", "nonsense"}, slices.Concat(endpoints, ranged, []string{"--logging-format", "nonsense"})},
 	} {
