@@ -20,10 +20,10 @@ type Run struct {
 // Runs are the used and the free runs of a range, ascending.
 type Runs struct {
 	Range Range `json:"range"`
-	// StaticBand is the size of the static band, 0 if the range is not known.
-	StaticBand uint32 `json:"staticBand"`
-	Used       []Run  `json:"used"`
-	Free       []Run  `json:"free"`
+	// StaticBand is the size of the static band, and Free has the free runs; nil if the range is not known.
+	StaticBand *uint32 `json:"staticBand"`
+	Used       []Run   `json:"used"`
+	Free       []Run   `json:"free"`
 }
 
 // RangeUse is the document of the ranges with one name.
@@ -45,11 +45,11 @@ func (a *Audit) Use(name string) (*RangeUse, error) {
 	}
 	use := &RangeUse{APIVersion: APIVersion, Kind: KindRangeUse, Source: a.report.Source, Unreadable: a.report.Unreadable, Unknown: a.unknownOf(name)}
 	for _, r := range rows {
-		runs := Runs{Range: r, Used: []Run{}, Free: []Run{}}
+		runs := Runs{Range: r, Used: []Run{}}
 		if i := a.index(r); i >= 0 {
 			runs.Used = texts(a.core.Runs(i, rangekeeper.ValuesStored, true))
 			if !r.Size.Unseen {
-				runs.StaticBand = a.ranges[i].staticBand
+				runs.StaticBand = &a.ranges[i].staticBand
 				runs.Free = texts(a.core.Runs(i, rangekeeper.ValuesStored, false))
 			}
 		}

@@ -4,6 +4,7 @@ package embedded
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -107,6 +108,7 @@ func Start(ctx context.Context, c Config) (*Etcd, error) {
 	config.ListenPeerUrls = []url.URL{*loopback}
 	config.AdvertisePeerUrls = []url.URL{*loopback}
 	config.InitialCluster = config.InitialClusterFromName(memberName)
+	config.InitialClusterToken = rand.Text() // so that each new cluster has an id of its own; a data directory keeps its
 	config.TickMs, config.ElectionMs = tickMs, electionMs
 	config.SnapshotCount, config.SnapshotCatchUpEntries = snapshotCount, catchUpEntries
 	config.MaxWalFiles = maxWALFiles

@@ -142,6 +142,9 @@ func (p *preflight) verdict(reason string) verdict {
 	case "IPAddressNotCanonical":
 		entry, _ := runbook.Named(reason)
 		return verdict{Surprise, "kube-apiserver does not find these IPAddress objects.", entry.Remedy, nil, nil}
+	case "RangeFull", "RangeNearlyFull":
+		entry, _ := runbook.Named(reason)
+		return verdict{Surprise, "The upgrade adds no value to a range.", entry.Remedy, p.Explain(reason), nil}
 	case "IPAddressNotAllocated", "IPAddressWrongReference":
 		return p.changes("The first repair pass removes them, with an Event each.", "remove", audit.KindService)
 	}

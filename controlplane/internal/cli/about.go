@@ -24,12 +24,17 @@ func (s *source) about(state *clusterstate.State) *audit.Source {
 // kindTexts are the types of sources for people.
 var kindTexts = map[string]string{kindAPI: "cluster", kindSnapshot: "etcd snapshot", kindKine: "SQLite database of kine", kindEtcd: "etcd"}
 
-// clusterName is what people know the cluster of a source by: the context of the kubeconfig, if there is one, with the server.
+// clusterName is what people know the cluster of a source by: the context of the kubeconfig with the server, or the address or file
+// with the UID of the Namespace kube-system.
 func clusterName(from *audit.Source) string {
-	if from.Context != "" {
+	switch {
+	case from.Context != "":
 		return from.Context + " (" + from.Name + ")"
+	case from.Cluster.UID != "":
+		return from.Name + " of cluster " + string(from.Cluster.UID)
+	default:
+		return from.Name
 	}
-	return from.Name
 }
 
 // source writes the first line of a screen.

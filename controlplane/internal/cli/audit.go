@@ -36,6 +36,9 @@ type auditFlags struct {
 	source               *source
 }
 
+// defaultWarnFree is the percentage of free values below which a range is nearly full.
+const defaultWarnFree = 5
+
 // minWatchInterval is the least time between two audits of a watch.
 const minWatchInterval = time.Second
 
@@ -68,7 +71,7 @@ if nothing was found, but the source does not show all.`,
 	f.BoolVar(&o.probe, "probe", false, "over the Kubernetes API: find leaked node ports by creating Services as dry runs, in --namespace or else in default; writes nothing, and takes a minute longer if there are any, or 200 s for a stock API server")
 	f.StringVar(&o.failOn, "fail-on", string(audit.Wasted), "exit code 1 only for faults of this severity or a worse one: "+strings.Join(severityNames(), ", "))
 	f.BoolVar(&o.strict, "strict", false, "exit code 4 if nothing was found, but the source does not show all")
-	f.StringVar(&o.warnFree, "warn-free", "5%", "report a range of which less than this is free; with 0% only a full one")
+	f.StringVar(&o.warnFree, "warn-free", fmt.Sprintf("%d%%", defaultWarnFree), "report a range of which less than this is free; with 0% only a full one")
 	f.BoolVarP(&o.watch, "watch", "w", false, "audit again and again until interrupted, and show the result when it changes")
 	f.DurationVar(&o.interval, "interval", time.Minute, "with --watch: time between two audits")
 	c.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(severityNames(), cobra.ShellCompDirectiveNoFileComp))

@@ -17,6 +17,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+	"github.com/rangekeeper/rangekeeper/controlplane/preflight"
 	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
 )
 
@@ -108,6 +109,10 @@ func TestFullRange(t *testing.T) {
 	_, shown, _ := run(t, with("audit")...)
 	if !strings.Contains(shown, "     1  range is full or nearly full\n") || !strings.Contains(shown, "Full or nearly full\n  RangeFull (1)") {
 		t.Error(shown)
+	}
+	upgrade := runJSON[preflight.Report](t, exitOK, with("preflight", "--to", "1.33")...)
+	if !slices.Contains(namesOf(upgrade, preflight.Surprise), "RangeFull") || slices.Contains(namesOf(upgrade, preflight.OK), "Findings") {
+		t.Errorf("%+v", upgrade.Checks)
 	}
 	runFails(t, exitInput, []string{`--warn-free is a whole percentage from 0% to 100%, not "101%"`}, with("audit", "--warn-free", "101%")...)
 

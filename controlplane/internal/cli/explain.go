@@ -235,9 +235,14 @@ func (s *screen) explanation(e *audit.Explanation, program string) {
 	} else if e.IsLeaked() {
 		line("Finding", "leak: recorded as allocated, but no Service uses it")
 	}
+	shown := map[string]bool{} // findings about several Services may be the same
 	for _, f := range e.Findings {
-		line("Finding", f.Reason+": "+f.Message)
-		if entry, ok := runbook.Named(f.Reason); ok {
+		if text := f.Reason + ": " + f.Message; !shown[text] {
+			line("Finding", text)
+			shown[text] = true
+		}
+		if entry, ok := runbook.Named(f.Reason); ok && !shown[f.Reason] {
+			shown[f.Reason] = true
 			line("Risk", entry.Risk)
 			if len(e.Unreadable) == 0 {
 				line("Remedy", called(program, entry.Remedy))

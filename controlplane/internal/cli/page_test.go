@@ -184,7 +184,7 @@ func TestPageText(t *testing.T) {
 	}
 	page := html.UnescapeString(b.String())
 	for _, want := range []string{
-		"<time>2026-01-02 03:04:05 UTC</time>", "<dd>" + fixture + "</dd>", "etcd snapshot, revision ", "110 findings, 62 leaks, 1105 Services",
+		"<time>2026-01-02 03:04:05 UTC</time>", "<dd>" + fixture + " of cluster " + string(a.Report().Source.Cluster.UID) + "</dd>", "etcd snapshot, revision ", "110 findings, 62 leaks, 1105 Services",
 		"<pre>rangekeeper explain fd00:10:96::608c</pre>", "<pre>rangekeeper repair --to-file repaired.db</pre>",
 		"\n10.96.0.1 default/kubernetes", ">default/dup-560, 20", ">default/svc-560, 20", ", keeps it<", ", change or recreate<", "10.96.0.1 to 10.96.4.0: ", "30000 to 30002: ", "fd00:10:96::1 to fd00:10:96::40: ",
 		// Of a Service with a duplicate, the tooltip names all.

@@ -52,7 +52,12 @@ list them (deploy/audit/preflight.yaml).`,
 	s = withAPISource(c, p, func(c *cobra.Command, _ []string, s *source) error {
 		s.forUpgrade = true
 		state, err := s.read(c.Context())
-		a, err := s.auditOf(state, err)
+		if err != nil {
+			return err
+		}
+		findings := s.auditOptions(state)
+		findings.FindsFullRanges, findings.WarnFree = true, defaultWarnFree
+		a, err := s.auditWith(state, findings)
 		if err != nil {
 			return err
 		}

@@ -120,6 +120,8 @@ func (r *repair) check(c *cobra.Command) error {
 	switch {
 	case r.toFile != "" && r.source.online():
 		return usage.Error(c, "--to-file is for --etcd-snapshot")
+	case r.toFile == snapshotfile.Stdin || r.planTo == snapshotfile.Stdin:
+		return usage.Error(c, "--to-file and --plan-to name a new file; nothing is written to the standard output")
 	case r.toFile != "" && r.source.snapshot == snapshotfile.Stdin:
 		return usage.Error(c, "--to-file needs the name of a file in --etcd-snapshot, which is read twice")
 	case r.force && r.toFile == "" && r.planTo == "":

@@ -90,7 +90,7 @@ func TestScreenOfAudit(t *testing.T) {
 			if !strings.HasPrefix(rest, counts) {
 				t.Errorf("the counts are not first:\n%s", shown)
 			}
-			if about = strings.ReplaceAll(about, "\n", " "); !strings.HasPrefix(about, fmt.Sprintf("etcd snapshot %s, revision %d, 2026-", file, r.Source.Revision)) || !strings.HasSuffix(about, " UTC, rangekeeper "+version) {
+			if about = strings.ReplaceAll(about, "\n", " "); !strings.HasPrefix(about, fmt.Sprintf("etcd snapshot %s of cluster %s, revision %d, 2026-", file, r.Source.Cluster.UID, r.Source.Revision)) || !strings.HasSuffix(about, " UTC, rangekeeper "+version) {
 				t.Errorf("the source is %q", about)
 			}
 			if !strings.HasSuffix(shown, "\nRunbook: docs/runbook.md#clusteripalreadyallocated\n") {

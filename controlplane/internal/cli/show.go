@@ -43,8 +43,8 @@ func writeUse(w io.Writer, use *audit.RangeUse) error {
 	var t table
 	for _, r := range use.Ranges {
 		t.addRanges([]audit.Range{r.Range})
-		if r.StaticBand > 0 {
-			fmt.Fprintf(&t.b, "\nStatic band: the lowest %s\n", count(int(r.StaticBand), "value"))
+		if r.StaticBand != nil && *r.StaticBand > 0 {
+			fmt.Fprintf(&t.b, "\nStatic band: the lowest %s\n", count(int(*r.StaticBand), "value"))
 		}
 		t.addRuns("Free runs", r.Free)
 		t.addRuns("Used runs", r.Used)

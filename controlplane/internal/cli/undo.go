@@ -54,9 +54,9 @@ allocated again stays recorded, and so does one that may have been: etcd keeps o
 of a range for some minutes only, and an interrupted repair left no time of its write. If
 such a value is a leak, "repair --apply --clean-leaks" clears it.
 
-Each value is printed with "allocated", with "released", with "free" if it was free already,
-or with "kept" and the reason. The exit code is 1 if one is kept. With --dry-run nothing is
-written or waited for.`,
+Each value is printed with "allocated" or "released", with "recorded" or "free" if it was so
+already, or with "kept" and the reason. The exit code is 1 if one is kept: run the command
+again when the reason is gone. With --dry-run nothing is written or waited for.`,
 		Example: "  rangekeeper undo plan.json.journal --dry-run \\\n    --endpoints http://127.0.0.1:2379",
 		Args:    usage.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -91,12 +91,15 @@ type undoneValue struct {
 	undone
 }
 
-// undone is what becomes of a value: changeAllocated, changeReleased, alreadyFree or undoKept.
+// undone is what becomes of a value: changeAllocated, changeReleased, alreadyRecorded, alreadyFree or undoKept.
 type undone struct {
 	Result string `json:"result"`
 	// Reason is why the value is kept.
 	Reason string `json:"reason,omitempty"`
 }
+
+// alreadyRecorded is the result of a value that the repair cleared and that is recorded, so it need not be recorded again.
+const alreadyRecorded = "recorded"
 
 // undoKept is the result of a value that stays as it is.
 const undoKept = "kept"
@@ -282,10 +285,8 @@ func (u *undo) reverse(ctx context.Context, j *changes, one rangeChanges, h *hel
 		case !a.Has(value):
 			what.Result = changeAllocated
 			err = a.Allocate(value)
-		case j.Outcome == outcomeUnknown:
-			what = kept("allocated again, or never cleared")
 		default:
-			what = kept("allocated again, or recorded by another undo")
+			what.Result = alreadyRecorded // by an earlier undo, or as it was allocated again
 		}
 		r.done[at] = what
 		return err

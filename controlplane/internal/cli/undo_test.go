@@ -170,6 +170,36 @@ func TestUndoSets(t *testing.T) {
 	}
 }
 
+// TestUndoInTwoRuns undoes a repair in two runs, as a Service uses a value at first. The second one ends it.
+func TestUndoInTwoRuns(t *testing.T) {
+	shortenLeakAge(t)
+	e, etcd := cluster(t)
+	with := func(args ...string) []string { return append(args, etcd...) }
+	runOK(t, with("init", "servicenodeports", "30000-30003")...)
+	runOK(t, with("allocate", "servicenodeports", "30002")...)
+	putService(t, e, "web", 30001)
+	file := filepath.Join(t.TempDir(), "plan.json")
+	journal := file + journalSuffix
+	runJSON[audit.Plan](t, exitFound, with("repair", "--plan-to", file, "--clean-leaks")...)
+	runJSON[audit.Plan](t, exitOK, with("repair", "--apply", "--plan", file)...)
+	undo := func(code int, results ...string) {
+		t.Helper()
+		got, stdout, _ := run(t, with("undo", journal)...)
+		want := fmt.Sprintf("servicenodeports 30001 %s\nservicenodeports 30002 %s\n", results[0], results[1])
+		if got != code || stdout != want || exists(t, journal) != (code == exitFound) {
+			t.Errorf("exit code %d, %s; want %d, %s", got, stdout, code, want)
+		}
+	}
+	undo(exitFound, "kept: used by default/web", "allocated")
+	if _, err := e.Client().Delete(t.Context(), "/registry/services/specs/default/web"); err != nil {
+		t.Fatal(err)
+	}
+	undo(exitOK, "released", "recorded")
+	if got := ports(t, e); !slices.Equal(got, []string{"30002"}) {
+		t.Errorf("left %q", got)
+	}
+}
+
 // TestUndoInterrupted interrupts an undo that waits: nothing is written, and the journal stays.
 func TestUndoInterrupted(t *testing.T) {
 	e, etcd := cluster(t)
