@@ -14,6 +14,7 @@ CLUSTER_PACKAGES = $(sort $(dir $(shell cd controlplane && grep -rl apiservertes
 GOFILES := go-bindings controlplane dropin conformance bench/upstream examples apiserver packaging
 # The releases of Kubernetes for which servers are built and tested: by default the newest and the oldest supported one.
 RELEASES ?= $(shell sed -n '1p;$$p' controlplane/kubernetes/releases.txt)
+ALL_RELEASES = $(shell cat controlplane/kubernetes/releases.txt)
 # The platform of this machine, which ThreadSanitizer needs by name.
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 # Other platforms that the library must compile for: one with an unsigned char in C, and a big-endian one.
@@ -26,7 +27,7 @@ PROMTOOL = $(GO) run github.com/prometheus/prometheus/cmd/promtool@v0.316.0
 # The packages of Kubernetes with files in dropin/overlay/all.
 DROPIN_PACKAGES = $(sort $(patsubst dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find dropin/overlay/all -name '*.go'))))
 
-.PHONY: help library purego build run up check test test-rust test-c test-go test-backends test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-backends compare-corpora compare-store compare-apiserver compare-growth measure-audit compare-model goldens fixtures header install installed dist check-dist outside reproducible fmt lint targets miri tsan crates dependencies chart alerts doc setup clean
+.PHONY: help library purego build run up check test test-rust test-c test-go test-backends test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-backends compare-corpora compare-store compare-apiserver compare-growth measure-audit compare-model goldens fixtures header install installed dist check-dist outside reproducible fmt lint targets miri tsan crates dependencies chart alerts doc nightly setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -50,11 +51,10 @@ up: build ## Builds the kube-apiserver with Rangekeeper inside and runs it on lo
 	@scripts/dropin.sh $(firstword $(RELEASES))
 	bin/rangekeeper up $(ARGS)
 
-check: library purego ## Checks a commit in 2 minutes: format, clippy, and the tests in Rust and of the binding.
+check: library purego test-rust ## Checks a commit in 2 minutes: format, clippy, and the tests in Rust and of the binding.
 	$(CARGO) fmt --all --check
 	@test -z "$$(gofmt -l $(GOFILES))" || { gofmt -l $(GOFILES); exit 1; }
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	$(CARGO) test --locked --workspace --exclude rangekeeper-bench # which has no tests
 	cd go-bindings && $(GO) vet -unreachable=false ./... && $(GO) test -count=1 -short ./... && $(GO) test -count=1 -tags rangekeeper_native .
 
 test: setup test-rust test-c test-go ## Runs all tests that need no kube-apiserver.
@@ -229,6 +229,14 @@ crates: ## Checks that the crates can be published, each built from its package 
 
 doc: ## Builds the crates' documentation, warnings denied.
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
+
+nightly: ## Runs what .ci/run has a short form of, in full: all platforms, long fuzzing, simulation and clusters; six hours.
+	$(MAKE) targets alerts
+	$(MAKE) dist check-dist outside reproducible
+	$(MAKE) fuzz SECONDS=600 compare-corpora
+	$(MAKE) simulate
+	$(MAKE) conformance RELEASES="$(ALL_RELEASES)"
+	$(MAKE) e2e
 
 clean: ## Removes what was built.
 	$(CARGO) clean
