@@ -19,7 +19,7 @@ var (
 	ErrRefused = errors.New("the store refused the request")
 	// ErrRangeInUse: a repair would replace a stored range, or create one, that Services need otherwise; see Replace. The error
 	// around it names both ranges.
-	ErrRangeInUse = errors.New("the stored range is another one")
+	ErrRangeInUse = errors.New("the range is in use")
 	// ErrUnreadable: the stored object is not a RangeAllocation for values of this kind; it is not overwritten.
 	ErrUnreadable = errors.New("the stored object cannot be decoded")
 	// ErrStaleList: a list is older than what was read before it. What was allocated in between looks leaked, or free.

@@ -77,7 +77,7 @@ func CheckSameCluster(ctx context.Context, api rest.Interface, client *clientv3.
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("read the Namespace %s: %w", metav1.NamespaceSystem, err)
 	}
-	key := absolute(prefix) + "/namespaces/" + metav1.NamespaceSystem
+	key := Options{Prefix: prefix}.prefixes().system
 	answer, err := readPage(ctx, client, key)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", key, err)

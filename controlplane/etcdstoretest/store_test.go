@@ -348,11 +348,12 @@ func TestReplace(t *testing.T) {
 	for _, c := range []struct {
 		replace    rangekeeper.Replace
 		configured string
-		replaces   bool
+		// checks says that CheckRepair finds the range in use, and replaces that Repair replaces it.
+		checks, replaces bool
 	}{
-		{rangekeeper.ReplaceIfUnused, "10.0.0.0/23", false},
-		{rangekeeper.ReplaceOnce, "10.0.0.0/23", true},
-		{rangekeeper.ReplaceAlways, "10.0.0.0/22", true},
+		{rangekeeper.ReplaceIfUnused, "10.0.0.0/23", true, false},
+		{rangekeeper.ReplaceOnce, "10.0.0.0/23", true, true},
+		{rangekeeper.ReplaceAlways, "10.0.0.0/22", false, true},
 	} {
 		before := stored()
 		ours := must(etcdstore.Open(etcdstore.Config{
@@ -365,10 +366,10 @@ func TestReplace(t *testing.T) {
 		must(pass.Finish(audit))
 		check := ours.CheckRepair(pass)
 		_, err := ours.Repair(ctx, pass, rangekeeper.ServiceList{})
+		if c.checks != (check != nil) || c.replaces != (err == nil) {
+			t.Errorf("%v: %v, %v", c.replace, check, err)
+		}
 		for _, err := range []error{check, err} {
-			if c.replaces != (err == nil) {
-				t.Errorf("%v: %v", c.replace, err)
-			}
 			if err == nil {
 				continue
 			}
