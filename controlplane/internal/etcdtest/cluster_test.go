@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	etcdtest.Main(m, map[string]etcdtest.Role{"idle": idle})
+	etcdtest.Main(m, map[string]etcdtest.Role{"idle": idle, "busy": busy})
 }
 
 // TestCluster takes the leader away by SIGKILL and by SIGSTOP and brings it back: the
@@ -137,6 +138,47 @@ func idle([]string) error {
 	fmt.Println(os.Getpid())
 	time.Sleep(time.Hour)
 	return nil
+}
+
+// busy keeps several threads at work.
+func busy([]string) error {
+	fmt.Println(os.Getpid())
+	for range 4 {
+		go func() {
+			for {
+			}
+		}()
+	}
+	select {}
+}
+
+// TestPause reads the state of all threads right after a pause.
+func TestPause(t *testing.T) {
+	p := etcdtest.StartProcess(t, "busy")
+	if _, err := bufio.NewReader(p.Stdout).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	for range 200 {
+		if err := p.Pause(); err != nil {
+			t.Fatal(err)
+		}
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.Pid()))
+		if err != nil || len(threads) == 0 {
+			t.Fatal(err, len(threads))
+		}
+		for _, thread := range threads {
+			stat, err := os.ReadFile(thread)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, rest, _ := strings.Cut(string(stat), ") "); !strings.HasPrefix(rest, "T") {
+				t.Fatalf("%s: %s", thread, stat)
+			}
+		}
+		if err := p.Resume(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // running reports whether a process lives; nobody may have taken note of its end.

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // roleVariable names the role of a process that [StartProcess] started.
@@ -128,8 +130,18 @@ func (p *Process) Terminate() error {
 	return err
 }
 
-// Pause stops the process by SIGSTOP: its connections stay open and nobody answers.
-func (p *Process) Pause() error { return p.cmd.Process.Signal(syscall.SIGSTOP) }
+// Pause stops the process by SIGSTOP: its connections stay open and nobody answers. It returns when all its threads have
+// stopped: the signal alone is only sent by then, and one of them could still answer.
+func (p *Process) Pause() error {
+	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for {
+		if err := unix.Waitid(unix.P_PID, p.Pid(), nil, unix.WSTOPPED, nil); err != unix.EINTR {
+			return err
+		}
+	}
+}
 
 // Resume lets a paused process go on.
 func (p *Process) Resume() error { return p.cmd.Process.Signal(syscall.SIGCONT) }
