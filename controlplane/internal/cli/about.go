@@ -14,11 +14,16 @@ var now = time.Now
 
 // about says where a state that was just read comes from.
 func (s *source) about(state *clusterstate.State) *audit.Source {
-	about := &audit.Source{Type: s.kind(), Name: s.name(), Cluster: state.Identity, Revision: state.Revision, Time: now().UTC().Truncate(time.Second), Version: versionText()}
+	about := sourceOf(s.kind(), s.name(), state)
 	if s.overAPI() {
 		about.Context = s.context()
 	}
 	return about
+}
+
+// sourceOf describes a source with a state that was just read of it.
+func sourceOf(kind, name string, state *clusterstate.State) *audit.Source {
+	return &audit.Source{Type: kind, Name: name, Cluster: state.Identity, Revision: state.Revision, Time: now().UTC().Truncate(time.Second), Version: versionText()}
 }
 
 // kindTexts are the types of sources for people.

@@ -139,6 +139,7 @@ func TestFullRange(t *testing.T) {
 		"rangekeeper_findings RangeFull": 1, "rangekeeper_leaks": 4, "rangekeeper_services": 0, "rangekeeper_unknown": 0,
 		"rangekeeper_unreadable_objects": 0, "rangekeeper_faults breaksTraffic": 0, "rangekeeper_faults duplicateRisk": 0,
 		"rangekeeper_faults exhausted": 1, "rangekeeper_faults wasted": 4,
+		"rangekeeper_audit_info etcd " + etcd[len(etcd)-1] + "  " + version: 1,
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)

@@ -80,6 +80,9 @@ func writePrometheus(w io.Writer, r *audit.Report) error {
 	m.sample("rangekeeper_services", r.Summary.Services)
 	m.family("rangekeeper_audit_timestamp_seconds", "When the cluster was read, in seconds since 1970.")
 	m.sample("rangekeeper_audit_timestamp_seconds", uint64(r.Source.Time.Unix()))
+	m.family("rangekeeper_audit_info", "What was audited: type and name of the source, the UID of the cluster's Namespace kube-system, and the version of rangekeeper.")
+	version, _, _ := strings.Cut(r.Source.Version, " ")
+	m.sample("rangekeeper_audit_info", 1, "type", r.Source.Type, "source", r.Source.Name, "cluster", string(r.Source.Cluster.UID), "version", version)
 	_, err := io.WriteString(w, m.String())
 	return err
 }

@@ -129,7 +129,7 @@ func TestDocumentsFollowSchemas(t *testing.T) {
 		}
 		check(string(document))
 	}
-	undo, err := json.Marshal(undoReport{APIVersion: audit.APIVersion, Kind: kindUndo, Revision: 7, Values: []undoneValue{{"servicenodeports", "30001", kept("used by default/web")}}})
+	undo, err := json.Marshal(undoReport{APIVersion: audit.APIVersion, Kind: kindUndo, Source: sourceOf(kindEtcd, "http://127.0.0.1:2379", &clusterstate.State{Revision: 6}), WrittenRevision: 7, Values: []undoneValue{{"servicenodeports", "30001", kept("used by default/web")}}})
 	if err != nil {
 		t.Fatal(err)
 	}

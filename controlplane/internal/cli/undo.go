@@ -73,13 +73,14 @@ again when the reason is gone. With --dry-run nothing is written or waited for.`
 
 // undoReport is the document of an undo.
 type undoReport struct {
-	APIVersion string                `json:"apiVersion"`
-	Kind       string                `json:"kind"`
-	Cluster    clusterstate.Identity `json:"cluster"`
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// Source is what was read last.
+	Source *audit.Source `json:"source"`
 	// DryRun says that nothing was written.
 	DryRun bool `json:"dryRun"`
-	// Revision is that of the write, or of the state that was read if nothing was to be written.
-	Revision int64 `json:"revision"`
+	// WrittenRevision is that of the write; 0 if nothing was written.
+	WrittenRevision int64 `json:"writtenRevision,omitempty"`
 	// Values are those that the repair has changed, by range and value.
 	Values []undoneValue `json:"values"`
 }
@@ -128,13 +129,17 @@ func (u *undo) run(ctx context.Context) error {
 		return err
 	}
 	last.close()
-	revision := last.state.Revision
+	report := undoReport{APIVersion: audit.APIVersion, Kind: kindUndo, DryRun: u.dryRun, Values: []undoneValue{}}
 	if !u.dryRun {
+		revision := int64(0)
 		if last, revision, err = u.write(ctx, j, last); err != nil {
 			return err
 		}
+		if revision > last.state.Revision {
+			report.WrittenRevision = revision
+		}
 	}
-	report := undoReport{APIVersion: audit.APIVersion, Kind: kindUndo, Cluster: j.Cluster, DryRun: u.dryRun, Revision: revision, Values: []undoneValue{}}
+	report.Source = sourceOf(kindEtcd, s.connection.String(), last.state)
 	isKept := false
 	for at, what := range last.done {
 		report.Values = append(report.Values, undoneValue{at.name, at.value, what})
@@ -159,7 +164,7 @@ func (u *undo) run(ctx context.Context) error {
 	return err
 }
 
-// write writes what can be undone, and returns what that was and the revision of the write.
+// write writes what can be undone, and returns what that was and the revision of the write, or that of the state if nothing was written.
 func (u *undo) write(ctx context.Context, j *changes, first *reversal) (last *reversal, revision int64, err error) {
 	if first.released > 0 {
 		if err := awaitLeakAge(ctx, u.log, first.released); err != nil {

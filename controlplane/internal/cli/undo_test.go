@@ -341,12 +341,16 @@ servicenodeports 30001 kept: used by default/web (dry run)
 	if code != exitFound || stdout != dry || !reflect.DeepEqual(readEtcd(t, e.Client()).Ranges, stored.Ranges) || !exists(t, journal) {
 		t.Errorf("exit code %d, %s", code, stdout)
 	}
+	if report := runJSON[undoReport](t, exitFound, with("undo", journal, "--dry-run")...); !report.DryRun || report.WrittenRevision != 0 {
+		t.Errorf("%+v", report)
+	}
 	report := runJSON[undoReport](t, exitFound, with("undo", journal)...)
 	var lines []string
 	for _, value := range report.Values {
 		lines = append(lines, strings.TrimSpace(value.Value+" "+value.Result+" "+value.Reason))
 	}
-	if want := []string{"10.0.0.9 allocated", "10.0.0.10 allocated", "30001 kept used by default/web"}; !slices.Equal(lines, want) || report.DryRun || report.Revision <= stored.Revision {
+	if want := []string{"10.0.0.9 allocated", "10.0.0.10 allocated", "30001 kept used by default/web"}; !slices.Equal(lines, want) || report.DryRun ||
+		report.WrittenRevision <= stored.Revision || report.Source.Revision < stored.Revision || report.Source.Cluster != stored.Identity {
 		t.Errorf("%+v", report)
 	}
 }
