@@ -42,7 +42,6 @@ func NewAllocator(r Range, strategy Strategy, seed uint64) (*Allocator, error) {
 	var handle *rk.Allocator
 	var details rk.Error
 	code := rk.AllocatorNew(r.pointer(), uint32(strategy), seed, &handle, &details)
-	runtime.KeepAlive(r.inner)
 	if code != rk.ResultOK {
 		return nil, detailedError(code, &details)
 	}

@@ -86,7 +86,6 @@ func (a *Audit) AddBitmap(r Range, stored Stored) (index int, err error) {
 		code := rk.AuditAddBitmap(a.pointer(), r.pointer(),
 			stored.Range, stored.Data, &details)
 		runtime.KeepAlive(a)
-		runtime.KeepAlive(r.inner)
 		switch code {
 		case rk.ResultOK:
 			return nil
@@ -125,7 +124,6 @@ func (a *Audit) AddUnseen(r Range, known []Value) (index int, err error) {
 		}
 	}
 	return a.ranges.add(r, func() error {
-		defer runtime.KeepAlive(r.inner)
 		return a.addUnseen(r.pointer(), data)
 	})
 }

@@ -78,7 +78,6 @@ func NewCommitter(r Range, config CommitterConfig) (*Committer, error) {
 	var details rk.Error
 	code := rk.CommitterNew(r.pointer(), uint32(config.Strategy), timeToC(config.Grace), uint32(config.Replace), config.Seed,
 		&handle, &details)
-	runtime.KeepAlive(r.inner)
 	if code != rk.ResultOK {
 		return nil, detailedError(code, &details)
 	}

@@ -72,7 +72,6 @@ func (x *Index) InsertCIDR(cidr ServiceCIDR) (added bool, err error) {
 	var c bool
 	code := rk.IndexInsertCIDR(x.pointer(), cidr.pointer(), &c)
 	runtime.KeepAlive(x)
-	runtime.KeepAlive(cidr.inner)
 	return c, resultError(code)
 }
 
@@ -82,7 +81,6 @@ func (x *Index) RemoveCIDR(cidr ServiceCIDR) (removed bool, err error) {
 	var c bool
 	code := rk.IndexRemoveCIDR(x.pointer(), cidr.pointer(), &c)
 	runtime.KeepAlive(x)
-	runtime.KeepAlive(cidr.inner)
 	return c, resultError(code)
 }
 
@@ -92,7 +90,6 @@ func (x *Index) Usage(cidr ServiceCIDR) (used, free uint64) {
 	var u, f uint64
 	rk.IndexUsage(x.pointer(), cidr.pointer(), &u, &f)
 	runtime.KeepAlive(x)
-	runtime.KeepAlive(cidr.inner)
 	return u, f
 }
 
@@ -119,15 +116,17 @@ func (x *Index) ReserveInOrder(cidrs []ServiceCIDR, until time.Duration) (Reserv
 
 func (x *Index) reserve(cidrs []ServiceCIDR, inOrder bool, until time.Duration) (Reservation, error) {
 	// Most clusters have a few CIDRs: this stays on the stack.
-	var few [4]*rk.ServiceCIDR
-	pointers := few[:0]
+	var few [4]rk.ServiceCIDR
+	all := few[:0]
 	for _, cidr := range cidrs {
-		pointers = append(pointers, cidr.pointer())
+		if cidr.inner == nil {
+			return Reservation{}, fmt.Errorf("%w: a ServiceCIDR is the zero value", ErrClosed)
+		}
+		all = append(all, cidr.inner.c)
 	}
 	var c rk.Reservation
-	code := rk.IndexReserve(x.pointer(), pointers, inOrder, timeToC(until), &c)
+	code := rk.IndexReserve(x.pointer(), all, inOrder, timeToC(until), &c)
 	runtime.KeepAlive(x)
-	runtime.KeepAlive(cidrs)
 	if code != rk.ResultOK {
 		return Reservation{}, resultError(code)
 	}

@@ -25,7 +25,6 @@ func NewLeakCounters(r Range, passes uint8) (*LeakCounters, error) {
 	var handle *rk.LeakCounters
 	var details rk.Error
 	code := rk.LeakCountersNew(r.pointer(), passes, &handle, &details)
-	runtime.KeepAlive(r.inner)
 	if code != rk.ResultOK {
 		return nil, detailedError(code, &details)
 	}

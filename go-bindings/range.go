@@ -2,7 +2,6 @@ package rangekeeper
 
 import (
 	"fmt"
-	"runtime"
 
 	"github.com/rangekeeper/rangekeeper/go-bindings/internal/rk"
 )
@@ -10,11 +9,11 @@ import (
 // Range says which values can be allocated, and the offset of each. It never changes, may be copied, and may be used
 // from several goroutines at once. The zero value has no values.
 type Range struct {
-	inner *rangeHandle
+	inner *parsedRange
 }
 
-type rangeHandle struct {
-	pointer    *rk.Range
+type parsedRange struct {
+	c          rk.Range
 	text       string
 	size       uint32
 	staticBand uint32
@@ -33,17 +32,16 @@ func ParsePortRange(ports string) (Range, error) { return parseRange(ports, rk.R
 
 func parseRange(spec string, kind uint32) (Range, error) {
 	var details rk.Error
-	h := new(rangeHandle)
-	code := rk.RangeParse(spec, kind, &h.pointer, &details)
+	p := new(parsedRange)
+	code := rk.RangeParse(spec, kind, &p.c, &details)
 	if code != rk.ResultOK {
 		return Range{}, parseError(code, &details, spec)
 	}
-	runtime.AddCleanup(h, rk.RangeFree, h.pointer)
 	var description rk.RangeDescription
-	rk.RangeDescribe(h.pointer, &description)
-	h.text = description.Text
-	h.size, h.staticBand = description.Size, description.StaticBand
-	return Range{h}, nil
+	rk.RangeDescribe(&p.c, &description)
+	p.text = description.Text
+	p.size, p.staticBand = description.Size, description.StaticBand
+	return Range{p}, nil
 }
 
 // check returns the error of a call that needs another Range than the zero one.
@@ -58,7 +56,7 @@ func (r Range) pointer() *rk.Range {
 	if r.inner == nil {
 		return nil
 	}
-	return r.inner.pointer
+	return &r.inner.c
 }
 
 // String returns the canonical text, which is stored beside the bitmap.
@@ -90,7 +88,6 @@ func (r Range) StaticBand() uint32 {
 func (r Range) OffsetOf(value Value) (uint32, bool) {
 	var offset uint32
 	code := rk.RangeOffsetOf(r.pointer(), value.toC(), &offset)
-	runtime.KeepAlive(r.inner)
 	return offset, code == rk.ResultOK
 }
 
@@ -98,7 +95,6 @@ func (r Range) OffsetOf(value Value) (uint32, bool) {
 func (r Range) ValueAt(offset uint32) (Value, bool) {
 	var value rk.Value
 	code := rk.RangeValueAt(r.pointer(), offset, &value)
-	runtime.KeepAlive(r.inner)
 	if code != rk.ResultOK {
 		return Value{}, false
 	}
@@ -124,7 +120,6 @@ func (r Range) Changes(before, after []byte) ([]ChangedValue, error) {
 		var details rk.Error
 		code := rk.RangeChanges(r.pointer(), before, after, from,
 			values, allocated, &n, &from, &details)
-		runtime.KeepAlive(r.inner)
 		if code != rk.ResultOK {
 			return nil, snapshotError(code, &details, r.String(), r.String())
 		}

@@ -2,7 +2,6 @@ package rangekeeper
 
 import (
 	"net/netip"
-	"runtime"
 
 	"github.com/rangekeeper/rangekeeper/go-bindings/internal/rk"
 )
@@ -13,11 +12,11 @@ import (
 //
 // Other than in a [Range] of [ParseCIDR], all addresses of an IPv6 subnet of 64 bits can be allocated.
 type ServiceCIDR struct {
-	inner *serviceCIDRHandle
+	inner *parsedCIDR
 }
 
-type serviceCIDRHandle struct {
-	pointer    *rk.ServiceCIDR
+type parsedCIDR struct {
+	c          rk.ServiceCIDR
 	size       uint64
 	staticBand uint32
 }
@@ -25,23 +24,22 @@ type serviceCIDRHandle struct {
 // ParseServiceCIDR reads one of spec.cidrs of a ServiceCIDR object. Host bits are cleared. The error is a *ParseError.
 func ParseServiceCIDR(cidr string) (ServiceCIDR, error) {
 	var details rk.Error
-	h := new(serviceCIDRHandle)
-	code := rk.ServiceCIDRParse(cidr, &h.pointer, &details)
+	p := new(parsedCIDR)
+	code := rk.ServiceCIDRParse(cidr, &p.c, &details)
 	if code != rk.ResultOK {
 		return ServiceCIDR{}, parseError(code, &details, cidr)
 	}
-	runtime.AddCleanup(h, rk.ServiceCIDRFree, h.pointer)
 	var description rk.ServiceCIDRDescription
-	rk.ServiceCIDRDescribe(h.pointer, &description)
-	h.size, h.staticBand = description.Size, description.StaticBand
-	return ServiceCIDR{h}, nil
+	rk.ServiceCIDRDescribe(&p.c, &description)
+	p.size, p.staticBand = description.Size, description.StaticBand
+	return ServiceCIDR{p}, nil
 }
 
 func (c ServiceCIDR) pointer() *rk.ServiceCIDR {
 	if c.inner == nil {
 		return nil
 	}
-	return c.inner.pointer
+	return &c.inner.c
 }
 
 // Size returns the number of addresses that can be allocated: without the network address and, in IPv4, the broadcast address; at
@@ -65,7 +63,6 @@ func (c ServiceCIDR) StaticBand() uint32 {
 func (c ServiceCIDR) OffsetOf(addr netip.Addr) (uint64, bool) {
 	var offset uint64
 	code := rk.ServiceCIDROffsetOf(c.pointer(), AddrValue(addr).toC(), &offset)
-	runtime.KeepAlive(c.inner)
 	return offset, code == rk.ResultOK
 }
 
@@ -73,7 +70,6 @@ func (c ServiceCIDR) OffsetOf(addr netip.Addr) (uint64, bool) {
 func (c ServiceCIDR) ValueAt(offset uint64) (netip.Addr, bool) {
 	var value rk.Value
 	code := rk.ServiceCIDRValueAt(c.pointer(), offset, &value)
-	runtime.KeepAlive(c.inner)
 	if code != rk.ResultOK {
 		return netip.Addr{}, false
 	}

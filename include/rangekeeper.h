@@ -21,8 +21,9 @@
  * the function allows it. A pointer that is not aligned, or a length beyond the address space, is
  * RK_RESULT_INVALID_ARGUMENT. Memory that is written must not overlap with other arguments.
  *
- * Values. An rk_value that does not follow its kind (a port above 65535, a high that should be 0), a number that is none
- * of the constants that a parameter takes, and a place past the end are RK_RESULT_INVALID_ARGUMENT.
+ * Values. An rk_value that does not follow its kind (a port above 65535, a high that should be 0), a range that no function
+ * has written, a number that is none of the constants that a parameter takes, and a place past the end are
+ * RK_RESULT_INVALID_ARGUMENT.
  *
  * Text and bytes. A pointer and a length, without a terminating NUL; NULL is allowed if the length is 0. Text that is not
  * UTF-8 is RK_RESULT_INVALID_UTF8, in a batch of objects RK_RESULT_INVALID_BATCH.
@@ -879,11 +880,6 @@ typedef struct rk_leak_counters rk_leak_counters;
 typedef struct rk_leak_tracker rk_leak_tracker;
 
 /**
- * A range: which values it has, and the offset of each. Immutable.
- */
-typedef struct rk_range rk_range;
-
-/**
  * A stored RangeAllocation: range, data, and everything else that a rewrite must preserve.
  */
 typedef struct rk_range_allocation rk_range_allocation;
@@ -909,9 +905,40 @@ typedef struct rk_repair_pass rk_repair_pass;
 typedef struct rk_report rk_report;
 
 /**
- * A CIDR of a ServiceCIDR object: which addresses it has, and in which order they are tried. Immutable.
+ * An address or a port; rk_value_port and the like build one. kind is one of RK_VALUE_KIND_* and determines the
+ * meaning of high and low.
+ *
+ * Functions take it by pointer: a copy of 24 bytes by value costs a caller that has just written them some 5 ns.
  */
-typedef struct rk_service_cidr rk_service_cidr;
+typedef struct rk_value {
+  /**
+   * High half; see the kinds.
+   */
+  uint64_t high;
+  /**
+   * Low half; see the kinds.
+   */
+  uint64_t low;
+  /**
+   * One of RK_VALUE_KIND_*.
+   */
+  uint32_t kind;
+} rk_value;
+
+/**
+ * A range: which values it has, and the offset of each. rk_range_parse writes one. It may be copied, and nothing of it is
+ * freed.
+ */
+typedef struct rk_range {
+  /**
+   * The network address, or the lowest port.
+   */
+  struct rk_value first;
+  /**
+   * The length of the prefix, or the highest port.
+   */
+  uint32_t extent;
+} rk_range;
 
 /**
  * The bits past the end of a range in a stored bitmap.
@@ -970,27 +997,6 @@ typedef struct rk_error {
    */
   char message[RK_ERROR_MESSAGE_CAPACITY];
 } rk_error;
-
-/**
- * An address or a port; rk_value_port and the like build one. kind is one of RK_VALUE_KIND_* and determines the
- * meaning of high and low.
- *
- * Functions take it by pointer: a copy of 24 bytes by value costs a caller that has just written them some 5 ns.
- */
-typedef struct rk_value {
-  /**
-   * High half; see the kinds.
-   */
-  uint64_t high;
-  /**
-   * Low half; see the kinds.
-   */
-  uint64_t low;
-  /**
-   * One of RK_VALUE_KIND_*.
-   */
-  uint32_t kind;
-} rk_value;
 
 /**
  * Objects in flat form, so that many cross in one call: numbers in words, in the machine's byte order, and texts in text,
@@ -1575,6 +1581,21 @@ typedef struct rk_finished {
    */
   union rk_outcome_data data;
 } rk_finished;
+
+/**
+ * A CIDR of a ServiceCIDR object: which addresses it has, and in which order they are tried. rk_service_cidr_parse writes
+ * one. It may be copied, and nothing of it is freed.
+ */
+typedef struct rk_service_cidr {
+  /**
+   * The network address.
+   */
+  struct rk_value network;
+  /**
+   * The length of the prefix.
+   */
+  uint32_t prefix;
+} rk_service_cidr;
 
 /**
  * The right to create the IPAddress object of an address.
@@ -2412,7 +2433,7 @@ rk_result rk_index_is_taken(const struct rk_index *index,
  * RK_RESULT_FULL.
  */
 rk_result rk_index_reserve(const struct rk_index *index,
-                           const struct rk_service_cidr *const *cidrs,
+                           const struct rk_service_cidr *cidrs,
                            size_t len,
                            bool in_order,
                            uint64_t until,
@@ -2598,13 +2619,8 @@ rk_result rk_leak_tracker_close(const struct rk_leak_tracker *tracker);
 rk_result rk_range_parse(const char *spec,
                          size_t spec_len,
                          uint32_t kind,
-                         struct rk_range **range,
+                         struct rk_range *range,
                          struct rk_error *error);
-
-/**
- * Destroys a range.
- */
-void rk_range_free(struct rk_range *range);
 
 /**
  * Writes the size, static band and text of a range.
@@ -3013,13 +3029,8 @@ rk_result rk_report_occupancy(const struct rk_report *report,
  */
 rk_result rk_service_cidr_parse(const char *spec,
                                 size_t spec_len,
-                                struct rk_service_cidr **cidr,
+                                struct rk_service_cidr *cidr,
                                 struct rk_error *error);
-
-/**
- * Destroys a CIDR.
- */
-void rk_service_cidr_free(struct rk_service_cidr *cidr);
 
 /**
  * Writes the size and the static band of a CIDR.

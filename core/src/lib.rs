@@ -32,6 +32,9 @@ pub mod service;
 pub mod service_cidr;
 pub mod snapshot;
 
+/// The crate of [`CidrRange::new`]'s argument.
+pub use ipnetwork;
+
 pub use allocator::{Allocator, Strategy};
 pub use audit::{Audit, Leaks, Stored};
 pub use cidr::CidrRange;

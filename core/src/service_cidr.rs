@@ -25,6 +25,11 @@ pub struct ServiceCidr {
 }
 
 impl ServiceCidr {
+    /// The CIDR of `network`; host bits in it are cleared.
+    pub fn new(network: IpNetwork) -> Self {
+        Self { range: CidrRange::new(network) }
+    }
+
     /// Reads one of `spec.cidrs`.
     ///
     /// # Errors

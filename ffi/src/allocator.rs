@@ -9,7 +9,7 @@ use rangekeeper_core::allocator::{AllocateError, Allocator, BatchError, Full, Re
 use crate::error::{Failure, Named, rk_error};
 use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
-use crate::range::{ValueRange, rk_range};
+use crate::range::{self, ValueRange, rk_range};
 use crate::result::rk_result;
 use crate::scope::{Array, Buffer, Out, borrow, reclaim, slice, text};
 use crate::value::{RK_VALUE_KIND_ANY, Value, rk_value};
@@ -106,8 +106,9 @@ pub unsafe extern "C" fn rk_allocator_new(
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
-            let (range, out) = (borrow(scope, range).named("range")?, Out::new(scope, allocator).named("allocator")?);
-            let allocator = Allocator::new(ValueRange(range.0), self::strategy(strategy)?);
+            let (range, out) =
+                (range::range(scope, range).named("range")?, Out::new(scope, allocator).named("allocator")?);
+            let allocator = Allocator::new(ValueRange(range), self::strategy(strategy)?);
             let generator = Xoshiro256PlusPlus::seed_from_u64(seed);
             out.give(rk_allocator(Handle::new(AllocatorState { allocator, generator })));
             Ok(())

@@ -13,7 +13,7 @@ use crate::finding::{RK_SUBJECT_KIND_IP_ADDRESS, RK_SUBJECT_KIND_SERVICE, RK_SUB
 use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
 use crate::leak_tracker::rk_leak_tracker;
-use crate::range::rk_range;
+use crate::range::{self, range_optional, rk_range};
 use crate::report::rk_report;
 use crate::result::rk_result;
 use crate::scope::{Out, borrow, borrow_optional, reclaim, slice, text};
@@ -150,12 +150,12 @@ pub unsafe extern "C" fn rk_audit_add_bitmap(
     unsafe {
         guard_error(error, |scope| {
             let (audit, configured) =
-                (borrow(scope, audit).named("audit")?, borrow(scope, configured).named("configured")?);
+                (borrow(scope, audit).named("audit")?, range::range(scope, configured).named("configured")?);
             let stored = Stored {
                 range: text(scope, stored_range, stored_range_len).named("stored_range")?,
                 data: slice(scope, stored_data, stored_data_len).named("stored_data")?,
             };
-            audit.0.with(|audit| Ok(audit.add_bitmap(configured.0, stored)?))
+            audit.0.with(|audit| Ok(audit.add_bitmap(configured, stored)?))
         })
     }
 }
@@ -178,10 +178,10 @@ pub unsafe extern "C" fn rk_audit_add_unseen(
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
-            let (audit, range) = (borrow(scope, audit).named("audit")?, borrow_optional(scope, range).named("range")?);
+            let (audit, range) = (borrow(scope, audit).named("audit")?, range_optional(scope, range).named("range")?);
             let known = slice(scope, known, known_len).named("known")?;
             audit.0.with(|audit| match range {
-                Some(range) => Ok(audit.add_unseen(range.0, known)?),
+                Some(range) => Ok(audit.add_unseen(range, known)?),
                 None => {
                     audit.without_cluster_ip_ranges();
                     Ok(())

@@ -17,7 +17,7 @@ use crate::committer_output::{
 use crate::error::{Failure, Named, rk_error};
 use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
-use crate::range::{ValueRange, rk_range};
+use crate::range::{self, ValueRange, rk_range};
 use crate::result::rk_result;
 use crate::scope::{Array, Buffer, Out, borrow, reclaim, slice};
 use crate::value::{Value, rk_value};
@@ -135,14 +135,15 @@ pub unsafe extern "C" fn rk_committer_new(
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
-            let (range, out) = (borrow(scope, range).named("range")?, Out::new(scope, committer).named("committer")?);
+            let (range, out) =
+                (range::range(scope, range).named("range")?, Out::new(scope, committer).named("committer")?);
             let config = Config {
                 strategy: allocator::strategy(strategy)?,
                 grace: Duration::from_nanos(grace),
                 replace: self::replace(replace)?,
             };
             let generator = Xoshiro256PlusPlus::seed_from_u64(seed);
-            let committer = Committer::new(ValueRange(range.0), config, generator);
+            let committer = Committer::new(ValueRange(range), config, generator);
             let state = State { committer, swap: None, finished: Outcomes::default() };
             out.give(rk_committer(Handle::new(state)));
             Ok(())

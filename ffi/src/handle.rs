@@ -132,7 +132,7 @@ mod tests {
     const VALUE: rk_value = rk_value { high: 0, low: 0x0a00_0001, kind: RK_VALUE_KIND_IPV4 };
 
     fn allocator() -> *mut rk_allocator {
-        let (mut range, mut allocator) = (ptr::null_mut(), ptr::null_mut());
+        let (mut range, mut allocator) = (rk_range::default(), ptr::null_mut());
         let text = "10.0.0.0/24";
         // SAFETY: all pointers are to live variables.
         unsafe {
@@ -140,8 +140,7 @@ mod tests {
                 rk_range_parse(text.as_ptr().cast(), text.len(), RK_RANGE_KIND_CIDR, &mut range, ptr::null_mut()),
                 rk_result::Ok
             );
-            assert_eq!(rk_allocator_new(range, 0, 1, &mut allocator, ptr::null_mut()), rk_result::Ok);
-            rk_range_free(range);
+            assert_eq!(rk_allocator_new(&range, 0, 1, &mut allocator, ptr::null_mut()), rk_result::Ok);
         }
         allocator
     }

@@ -12,7 +12,7 @@ use crate::guard::{guard, guard_or};
 use crate::handle::Handle;
 use crate::result::rk_result;
 use crate::scope::{Out, borrow, reclaim, slice};
-use crate::service_cidr::rk_service_cidr;
+use crate::service_cidr::{rk_service_cidr, service_cidr};
 use crate::value::rk_value;
 
 /// Which addresses of ServiceCIDRs are free, where the creation of an IPAddress object is what allocates.
@@ -125,8 +125,9 @@ pub unsafe extern "C" fn rk_index_insert_cidr(
 ) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (index, cidr, added) = unsafe { (borrow(scope, index)?, borrow(scope, cidr)?, Out::new(scope, added)?) };
-        added.write(index.run(|state| state.index.insert_cidr(cidr.get()))?);
+        let (index, cidr, added) =
+            unsafe { (borrow(scope, index)?, service_cidr(scope, cidr)?, Out::new(scope, added)?) };
+        added.write(index.run(|state| state.index.insert_cidr(cidr))?);
         Ok(())
     })
 }
@@ -142,8 +143,8 @@ pub unsafe extern "C" fn rk_index_remove_cidr(
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let (index, cidr, removed) =
-            unsafe { (borrow(scope, index)?, borrow(scope, cidr)?, Out::new(scope, removed)?) };
-        removed.write(index.run(|state| state.index.remove_cidr(cidr.get()))?);
+            unsafe { (borrow(scope, index)?, service_cidr(scope, cidr)?, Out::new(scope, removed)?) };
+        removed.write(index.run(|state| state.index.remove_cidr(cidr))?);
         Ok(())
     })
 }
@@ -160,9 +161,10 @@ pub unsafe extern "C" fn rk_index_usage(
 ) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (index, cidr, used, free) =
-            unsafe { (borrow(scope, index)?, borrow(scope, cidr)?, Out::new(scope, used)?, Out::new(scope, free)?) };
-        let usage = index.0.with(|state| state.index.usage(cidr.get()).ok_or(rk_result::InvalidArgument))?;
+        let (index, cidr, used, free) = unsafe {
+            (borrow(scope, index)?, service_cidr(scope, cidr)?, Out::new(scope, used)?, Out::new(scope, free)?)
+        };
+        let usage = index.0.with(|state| state.index.usage(cidr).ok_or(rk_result::InvalidArgument))?;
         used.write(usage.used);
         free.write(usage.free);
         Ok(())
@@ -197,17 +199,17 @@ pub unsafe extern "C" fn rk_index_is_taken(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_index_reserve(
     index: *const rk_index,
-    cidrs: *const *const rk_service_cidr,
+    cidrs: *const rk_service_cidr,
     len: usize,
     in_order: bool,
     until: u64,
     reservation: *mut rk_reservation,
 ) -> rk_result {
     guard(|scope| {
-        // SAFETY: the caller's promise; see guard. The pointers of the array are borrowed like those of arguments.
+        // SAFETY: the caller's promise; see guard.
         let (index, cidrs, out) = unsafe {
-            let cidrs = slice(scope, cidrs, len)?.iter().map(|cidr| Ok(borrow(scope, *cidr)?.get()));
-            (borrow(scope, index)?, cidrs.collect::<Result<Vec<_>, rk_result>>()?, Out::new(scope, reservation)?)
+            let cidrs = slice(scope, cidrs, len)?.iter().map(|cidr| cidr.get());
+            (borrow(scope, index)?, cidrs.collect::<Result<Vec<_>, _>>()?, Out::new(scope, reservation)?)
         };
         let pool = if in_order { Pool::InOrder(&cidrs) } else { Pool::Among(&cidrs) };
         out.write(index.0.with(|state| {

@@ -10,7 +10,7 @@ use rangekeeper_core::range::Range;
 use crate::error::{Failure, Named, rk_error};
 use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
-use crate::range::{ValueRange, rk_range, values_page};
+use crate::range::{self, ValueRange, rk_range, values_page};
 use crate::result::rk_result;
 use crate::scope::{Array, Out, borrow, reclaim, slice};
 use crate::value::{Value, rk_value};
@@ -47,9 +47,10 @@ pub unsafe extern "C" fn rk_leak_counters_new(
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
-            let (range, out) = (borrow(scope, range).named("range")?, Out::new(scope, counters).named("counters")?);
-            let counters = Handle::new(LeakCounters::new(range.0.size(), self::passes(passes)?));
-            out.give(rk_leak_counters { range: range.0, counters });
+            let (range, out) =
+                (range::range(scope, range).named("range")?, Out::new(scope, counters).named("counters")?);
+            let counters = Handle::new(LeakCounters::new(range.size(), self::passes(passes)?));
+            out.give(rk_leak_counters { range, counters });
             Ok(())
         })
     }

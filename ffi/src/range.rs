@@ -1,4 +1,4 @@
-//! Ranges: immutable, so without a lock.
+//! Ranges, as C passes them: plain values.
 
 use std::ffi::c_char;
 use std::fmt::{self, Display, Formatter};
@@ -7,13 +7,15 @@ use std::str::FromStr;
 
 use rangekeeper_core::any::{AnyRange, AnyValue, ParseRangeError};
 use rangekeeper_core::bitmap::Bitmap;
+use rangekeeper_core::ipnetwork::IpNetwork;
 use rangekeeper_core::range::Range;
 use rangekeeper_core::snapshot::changes;
+use rangekeeper_core::{CidrRange, PortRange};
 
 use crate::error::{Failure, Named, rk_error};
-use crate::guard::{guard, guard_error, guard_or};
+use crate::guard::{guard, guard_error};
 use crate::result::rk_result;
-use crate::scope::{Array, Out, borrow, reclaim, slice, text};
+use crate::scope::{Array, Out, Scope, Unusable, borrow, borrow_optional, slice, text};
 use crate::value::{RK_VALUE_KIND_IPV4, RK_VALUE_KIND_IPV6, RK_VALUE_KIND_PORT, Value, rk_value};
 
 /// Addresses of a CIDR.
@@ -24,8 +26,64 @@ pub const RK_RANGE_KIND_PORTS: u32 = 2;
 /// Bytes in the text of an rk_range_description, the NUL at its end included: more than any range needs.
 pub const RK_RANGE_TEXT_CAPACITY: usize = 48;
 
-/// A range: which values it has, and the offset of each. Immutable.
-pub struct rk_range(pub(crate) AnyRange);
+/// A range: which values it has, and the offset of each. rk_range_parse writes one. It may be copied, and nothing of it is
+/// freed.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct rk_range {
+    /// The network address, or the lowest port.
+    pub first: rk_value,
+    /// The length of the prefix, or the highest port.
+    pub extent: u32,
+}
+
+impl From<AnyRange> for rk_range {
+    fn from(range: AnyRange) -> Self {
+        match range {
+            AnyRange::Cidr(range) => {
+                let network = range.network();
+                Self { first: network.ip().into(), extent: network.prefix().into() }
+            }
+            AnyRange::Ports(range) => Self { first: AnyValue::Port(range.low()).into(), extent: range.high().into() },
+        }
+    }
+}
+
+impl rk_range {
+    /// The range in the core's form; `None` if the fields are not those of a range.
+    fn get(self) -> Option<AnyRange> {
+        match AnyValue::try_from(self.first).ok()? {
+            AnyValue::Address(_) => network(self.first, self.extent).map(|network| CidrRange::new(network).into()),
+            AnyValue::Port(low) => PortRange::new(low, self.extent.try_into().ok()?).map(AnyRange::from),
+        }
+    }
+}
+
+/// The network with this address and length of the prefix; `None` if there is none, or the address has host bits.
+pub(crate) fn network(address: rk_value, prefix: u32) -> Option<IpNetwork> {
+    let AnyValue::Address(address) = AnyValue::try_from(address).ok()? else { return None };
+    let network = IpNetwork::new(address, prefix.try_into().ok()?).ok()?;
+    (network.network() == address).then_some(network)
+}
+
+/// The range of the caller's.
+///
+/// # Safety
+/// As [`borrow`].
+pub(crate) unsafe fn range(scope: &Scope, range: *const rk_range) -> Result<AnyRange, Unusable> {
+    // SAFETY: as promised to this function.
+    unsafe { borrow(scope, range) }?.get().ok_or(Unusable::NotARange)
+}
+
+/// As [`range`], where NULL stands for nothing.
+///
+/// # Safety
+/// As [`borrow_optional`].
+pub(crate) unsafe fn range_optional(scope: &Scope, range: *const rk_range) -> Result<Option<AnyRange>, Unusable> {
+    // SAFETY: as promised to this function.
+    let given = unsafe { borrow_optional(scope, range) }?;
+    given.map(|range| range.get().ok_or(Unusable::NotARange)).transpose()
+}
 
 /// The core's range over C's values; see [`Value`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,31 +201,25 @@ pub unsafe extern "C" fn rk_range_parse(
     spec: *const c_char,
     spec_len: usize,
     kind: u32,
-    range: *mut *mut rk_range,
+    range: *mut rk_range,
     error: *mut rk_error,
 ) -> rk_result {
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
-            let (spec, range) = (text(scope, spec, spec_len).named("spec")?, Out::new(scope, range).named("range")?);
-            range.give(rk_range(match kind {
+            let (spec, out) = (text(scope, spec, spec_len).named("spec")?, Out::new(scope, range).named("range")?);
+            let range = match kind {
                 RK_RANGE_KIND_CIDR => AnyRange::Cidr(spec.parse().map_err(ParseRangeError::from)?),
                 RK_RANGE_KIND_PORTS => AnyRange::Ports(spec.parse().map_err(ParseRangeError::from)?),
                 _ => {
                     let message = format_args!("kind {kind} is none of 1 (CIDR), 2 (ports)");
                     return Err(Failure::new(rk_result::InvalidArgument, message));
                 }
-            }));
+            };
+            out.write(range.into());
             Ok(())
         })
     }
-}
-
-/// Destroys a range.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_range_free(range: *mut rk_range) {
-    // SAFETY: the caller's promise; see guard.
-    guard_or((), || drop(unsafe { reclaim(range) }))
 }
 
 /// Writes the size, static band and text of a range.
@@ -178,16 +230,16 @@ pub unsafe extern "C" fn rk_range_describe(
 ) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (range, out) = unsafe { (borrow(scope, range)?, Out::new(scope, description)?) };
+        let (range, out) = unsafe { (self::range(scope, range)?, Out::new(scope, description)?) };
         let mut text = [0; RK_RANGE_TEXT_CAPACITY];
-        let canonical = range.0.to_string();
+        let canonical = range.to_string();
         // The NUL at the end stays.
         for (place, byte) in text[..RK_RANGE_TEXT_CAPACITY - 1].iter_mut().zip(canonical.bytes()) {
             *place = byte as c_char;
         }
         out.write(rk_range_description {
-            size: range.0.size(),
-            static_band: range.0.static_band(),
+            size: range.size(),
+            static_band: range.static_band(),
             text_len: canonical.len(),
             text,
         });
@@ -208,8 +260,8 @@ pub unsafe extern "C" fn rk_range_offset_of(
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let (range, value, offset) =
-            unsafe { (borrow(scope, range)?, borrow(scope, value)?, Out::new(scope, offset)?) };
-        offset.write(ValueRange(range.0).offset_of(value.try_into()?).ok_or(rk_result::NotInRange)?);
+            unsafe { (self::range(scope, range)?, borrow(scope, value)?, Out::new(scope, offset)?) };
+        offset.write(ValueRange(range).offset_of(value.try_into()?).ok_or(rk_result::NotInRange)?);
         Ok(())
     })
 }
@@ -221,8 +273,8 @@ pub unsafe extern "C" fn rk_range_offset_of(
 pub unsafe extern "C" fn rk_range_value_at(range: *const rk_range, offset: u32, value: *mut rk_value) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (range, value) = unsafe { (borrow(scope, range)?, Out::new(scope, value)?) };
-        value.write(range.0.value_at(offset).ok_or(rk_result::NotInRange)?.into());
+        let (range, value) = unsafe { (self::range(scope, range)?, Out::new(scope, value)?) };
+        value.write(range.value_at(offset).ok_or(rk_result::NotInRange)?.into());
         Ok(())
     })
 }
@@ -250,7 +302,7 @@ pub unsafe extern "C" fn rk_range_changes(
     unsafe {
         guard_error(error, |scope| {
             let (range, before, after) = (
-                borrow(scope, range).named("range")?.0,
+                self::range(scope, range).named("range")?,
                 slice(scope, before, before_len).named("before")?,
                 slice(scope, after, after_len).named("after")?,
             );

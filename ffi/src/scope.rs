@@ -24,7 +24,11 @@ pub(crate) enum Unusable {
     Null,
     Unaligned,
     TooLong,
-    NotUtf8 { at: usize },
+    NotUtf8 {
+        at: usize,
+    },
+    /// The fields of a range do not make one.
+    NotARange,
 }
 
 impl Display for Unusable {
@@ -34,6 +38,7 @@ impl Display for Unusable {
             Self::Unaligned => f.write_str("is not aligned"),
             Self::TooLong => f.write_str("is longer than the address space"),
             Self::NotUtf8 { at } => write!(f, "is not UTF-8 at byte {at}"),
+            Self::NotARange => f.write_str("is not a range that rk_range_parse or rk_service_cidr_parse has written"),
         }
     }
 }
@@ -43,7 +48,7 @@ impl From<Unusable> for rk_result {
     fn from(unusable: Unusable) -> Self {
         match unusable {
             Unusable::Null => Self::NullPointer,
-            Unusable::Unaligned | Unusable::TooLong => Self::InvalidArgument,
+            Unusable::Unaligned | Unusable::TooLong | Unusable::NotARange => Self::InvalidArgument,
             Unusable::NotUtf8 { .. } => Self::InvalidUtf8,
         }
     }

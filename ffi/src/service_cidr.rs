@@ -6,13 +6,22 @@ use rangekeeper_core::any::AnyValue;
 use rangekeeper_core::service_cidr::ServiceCidr;
 
 use crate::error::{Failure, Named, rk_error};
-use crate::guard::{guard, guard_error, guard_or};
+use crate::guard::{guard, guard_error};
+use crate::range::network;
 use crate::result::rk_result;
-use crate::scope::{Out, borrow, reclaim, text};
+use crate::scope::{Out, Scope, Unusable, borrow, text};
 use crate::value::rk_value;
 
-/// A CIDR of a ServiceCIDR object: which addresses it has, and in which order they are tried. Immutable.
-pub struct rk_service_cidr(ServiceCidr);
+/// A CIDR of a ServiceCIDR object: which addresses it has, and in which order they are tried. rk_service_cidr_parse writes
+/// one. It may be copied, and nothing of it is freed.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct rk_service_cidr {
+    /// The network address.
+    pub network: rk_value,
+    /// The length of the prefix.
+    pub prefix: u32,
+}
 
 /// A CIDR of a ServiceCIDR object in numbers.
 #[repr(C)]
@@ -25,9 +34,18 @@ pub struct rk_service_cidr_description {
 }
 
 impl rk_service_cidr {
-    pub(crate) fn get(&self) -> ServiceCidr {
-        self.0
+    pub(crate) fn get(self) -> Result<ServiceCidr, Unusable> {
+        network(self.network, self.prefix).map(ServiceCidr::new).ok_or(Unusable::NotARange)
     }
+}
+
+/// The CIDR of the caller's.
+///
+/// # Safety
+/// As [`borrow`].
+pub(crate) unsafe fn service_cidr(scope: &Scope, cidr: *const rk_service_cidr) -> Result<ServiceCidr, Unusable> {
+    // SAFETY: as promised to this function.
+    unsafe { borrow(scope, cidr) }?.get()
 }
 
 /// Parses a CIDR of a ServiceCIDR object, such as "10.96.0.0/12" or "fd00::/64"; host bits are cleared.
@@ -37,7 +55,7 @@ impl rk_service_cidr {
 pub unsafe extern "C" fn rk_service_cidr_parse(
     spec: *const c_char,
     spec_len: usize,
-    cidr: *mut *mut rk_service_cidr,
+    cidr: *mut rk_service_cidr,
     error: *mut rk_error,
 ) -> rk_result {
     // SAFETY: the caller's promise; see guard.
@@ -45,17 +63,11 @@ pub unsafe extern "C" fn rk_service_cidr_parse(
         guard_error(error, |scope| {
             let (spec, out) = (text(scope, spec, spec_len).named("spec")?, Out::new(scope, cidr).named("cidr")?);
             let cidr = ServiceCidr::parse(spec).map_err(|error| Failure::new(rk_result::InvalidRange, error))?;
-            out.give(rk_service_cidr(cidr));
+            let network = cidr.network();
+            out.write(rk_service_cidr { network: network.ip().into(), prefix: network.prefix().into() });
             Ok(())
         })
     }
-}
-
-/// Destroys a CIDR.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_service_cidr_free(cidr: *mut rk_service_cidr) {
-    // SAFETY: the caller's promise; see guard.
-    guard_or((), || drop(unsafe { reclaim(cidr) }))
 }
 
 /// Writes the size and the static band of a CIDR.
@@ -66,8 +78,8 @@ pub unsafe extern "C" fn rk_service_cidr_describe(
 ) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (cidr, out) = unsafe { (borrow(scope, cidr)?, Out::new(scope, description)?) };
-        out.write(rk_service_cidr_description { size: cidr.0.size(), static_band: cidr.0.static_band() });
+        let (cidr, out) = unsafe { (service_cidr(scope, cidr)?, Out::new(scope, description)?) };
+        out.write(rk_service_cidr_description { size: cidr.size(), static_band: cidr.static_band() });
         Ok(())
     })
 }
@@ -84,9 +96,10 @@ pub unsafe extern "C" fn rk_service_cidr_offset_of(
 ) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (cidr, value, offset) = unsafe { (borrow(scope, cidr)?, borrow(scope, value)?, Out::new(scope, offset)?) };
+        let (cidr, value, offset) =
+            unsafe { (service_cidr(scope, cidr)?, borrow(scope, value)?, Out::new(scope, offset)?) };
         let found = match AnyValue::try_from(*value)? {
-            AnyValue::Address(address) => cidr.0.offset_of(address),
+            AnyValue::Address(address) => cidr.offset_of(address),
             _ => None,
         };
         offset.write(found.ok_or(rk_result::NotInRange)?);
@@ -105,8 +118,8 @@ pub unsafe extern "C" fn rk_service_cidr_value_at(
 ) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (cidr, value) = unsafe { (borrow(scope, cidr)?, Out::new(scope, value)?) };
-        value.write(cidr.0.value_at(offset).ok_or(rk_result::NotInRange)?.into());
+        let (cidr, value) = unsafe { (service_cidr(scope, cidr)?, Out::new(scope, value)?) };
+        value.write(cidr.value_at(offset).ok_or(rk_result::NotInRange)?.into());
         Ok(())
     })
 }

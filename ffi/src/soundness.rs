@@ -31,8 +31,8 @@ const OK: rk_result = rk_result::Ok;
 /// How often each thread calls; Miri runs 1,000 times slower.
 const CALLS: u64 = if cfg!(miri) { 40 } else { 20_000 };
 
-fn range(text: &str) -> *mut rk_range {
-    let mut range = ptr::null_mut();
+fn range(text: &str) -> rk_range {
+    let mut range = rk_range::default();
     let kind = if text.contains('.') { RK_RANGE_KIND_CIDR } else { RK_RANGE_KIND_PORTS };
     // SAFETY: all pointers are to live variables.
     assert_eq!(unsafe { rk_range_parse(text.as_ptr().cast(), text.len(), kind, &mut range, ptr::null_mut()) }, OK);
@@ -67,8 +67,7 @@ fn threads_share_an_allocator_that_one_of_them_closes() {
     let (range, mut allocator) = (range("30000-30063"), ptr::null_mut());
     // SAFETY: all pointers are to live variables, and the handles are freed after the threads have ended.
     unsafe {
-        assert_eq!(rk_allocator_new(range, RK_STRATEGY_RANDOM_SCAN, 1, &mut allocator, ptr::null_mut()), OK);
-        rk_range_free(range);
+        assert_eq!(rk_allocator_new(&range, RK_STRATEGY_RANDOM_SCAN, 1, &mut allocator, ptr::null_mut()), OK);
         let (shared, start) = (&*allocator, &Barrier::new(3));
         thread::scope(|threads| {
             for n in 0..3 {
@@ -96,18 +95,18 @@ fn threads_share_an_allocator_that_one_of_them_closes() {
 
 #[test]
 fn threads_share_an_index_that_one_of_them_closes() {
-    let (mut cidr, mut index, text) = (ptr::null_mut(), ptr::null_mut(), "fd00::/64");
+    let (mut cidr, mut index, text) = (rk_service_cidr::default(), ptr::null_mut(), "fd00::/64");
     // SAFETY: all pointers are to live variables, and the handles are freed after the threads have ended.
     unsafe {
         assert_eq!(rk_service_cidr_parse(text.as_ptr().cast(), text.len(), &mut cidr, ptr::null_mut()), OK);
         assert_eq!(rk_index_new(1, &mut index), OK);
-        assert_eq!(rk_index_insert_cidr(index, cidr, &mut false), OK);
-        let (shared, shared_cidr, start) = (&*index, &*cidr, &Barrier::new(3));
+        assert_eq!(rk_index_insert_cidr(index, &cidr, &mut false), OK);
+        let (shared, cidr, start) = (&*index, &cidr, &Barrier::new(3));
         thread::scope(|threads| {
             for n in 0..3_u64 {
                 threads.spawn(move || {
-                    let (index, cidr) = (ptr::from_ref(shared), ptr::from_ref(shared_cidr));
-                    let order = [cidr, cidr];
+                    let index = ptr::from_ref(shared);
+                    let order = [*cidr, *cidr];
                     start.wait();
                     for call in 0..CALLS {
                         let (mut reservation, mut flag) = (rk_reservation::default(), false);
@@ -150,7 +149,6 @@ fn threads_share_an_index_that_one_of_them_closes() {
         });
         assert_eq!(rk_index_expire(index, 0, &mut 0), rk_result::Closed);
         rk_index_free(index);
-        rk_service_cidr_free(cidr);
     }
 }
 
@@ -160,7 +158,7 @@ fn snapshots_changes_and_failed_batches_stay_inside_their_buffers() {
     let any = rk_value { high: 0, low: 0, kind: RK_VALUE_KIND_ANY };
     // SAFETY: all pointers are to live variables of the lengths that they are passed with, and handles are freed once.
     unsafe {
-        assert_eq!(rk_allocator_new(range, RK_STRATEGY_DYNAMIC_BAND_FIRST, 1, &mut allocator, ptr::null_mut()), OK);
+        assert_eq!(rk_allocator_new(&range, RK_STRATEGY_DYNAMIC_BAND_FIRST, 1, &mut allocator, ptr::null_mut()), OK);
         let mut values = [rk_value::default(); 3];
         let mut error = *Failure::new(rk_result::Full, "").error;
         assert_eq!(rk_allocator_allocate_batch(allocator, [any; 3].as_ptr(), 3, values.as_mut_ptr(), &mut error), OK);
@@ -186,7 +184,7 @@ fn snapshots_changes_and_failed_batches_stay_inside_their_buffers() {
 
         let (mut changed, mut flags, mut n, mut next) = (vec![rk_value::default(); 2], vec![false; 2], 0, 0);
         let result = rk_range_changes(
-            range,
+            &range,
             ptr::null(),
             0,
             data.as_ptr(),
@@ -201,7 +199,6 @@ fn snapshots_changes_and_failed_batches_stay_inside_their_buffers() {
         );
         assert_eq!((result, n), (OK, 2));
         rk_allocator_free(allocator);
-        rk_range_free(range);
     }
 }
 
@@ -215,7 +212,7 @@ fn a_report_is_read_by_threads_while_one_closes_it() {
     unsafe {
         assert_eq!(rk_leak_tracker_new(3, 0, false, &mut tracker, ptr::null_mut()), OK);
         assert_eq!(rk_audit_new(false, ptr::null(), &mut audit), OK);
-        assert_eq!(rk_audit_add_bitmap(audit, range, ptr::null(), 0, ptr::null(), 0, ptr::null_mut()), OK);
+        assert_eq!(rk_audit_add_bitmap(audit, &range, ptr::null(), 0, ptr::null(), 0, ptr::null_mut()), OK);
         assert_eq!(rk_audit_observe_services(audit, ptr::null(), &services, ptr::null_mut()), OK);
         assert_eq!(rk_audit_finish(audit, tracker, &mut report, ptr::null_mut()), OK);
         let (shared, start) = (&*report, &Barrier::new(2));
@@ -256,14 +253,13 @@ fn a_report_is_read_by_threads_while_one_closes_it() {
         rk_report_free(report);
         rk_audit_free(audit);
         rk_leak_tracker_free(tracker);
-        rk_range_free(range);
     }
 }
 
 #[test]
 fn other_handles_keep_nothing_of_what_they_were_created_from() {
     let mut stored = br#"{"kind":"RangeAllocation","apiVersion":"v1","range":"1-9","data":"AQ=="}"#.to_vec();
-    let (mut object, mut counters, mut cidr) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+    let (mut object, mut counters, mut cidr) = (ptr::null_mut(), ptr::null_mut(), rk_service_cidr::default());
     // SAFETY: all pointers are to live variables of the lengths that they are passed with, and handles are freed once.
     unsafe {
         assert_eq!(rk_range_allocation_decode(stored.as_ptr(), stored.len(), &mut object, ptr::null_mut()), OK);
@@ -275,8 +271,7 @@ fn other_handles_keep_nothing_of_what_they_were_created_from() {
         rk_range_allocation_free(object);
 
         let range = range("1-9");
-        assert_eq!(rk_leak_counters_new(range, 1, &mut counters, ptr::null_mut()), OK);
-        rk_range_free(range);
+        assert_eq!(rk_leak_counters_new(&range, 1, &mut counters, ptr::null_mut()), OK);
         let (mut due, mut due_len) = ([rk_value::default(); 1], 0);
         assert_eq!(rk_leak_counters_advance(counters, &port(3), 1, due.as_mut_ptr(), 1, &mut due_len), OK);
         assert_eq!((due_len, due[0]), (1, port(3)));
@@ -287,11 +282,10 @@ fn other_handles_keep_nothing_of_what_they_were_created_from() {
         drop(text);
         let (mut index, mut added, mut reservation) = (ptr::null_mut(), false, rk_reservation::default());
         assert_eq!(rk_index_new(1, &mut index), OK);
-        assert_eq!(rk_index_insert_cidr(index, cidr, &mut added), OK);
-        let order = vec![cidr.cast_const()];
+        assert_eq!(rk_index_insert_cidr(index, &cidr, &mut added), OK);
+        let order = vec![cidr];
         assert_eq!(rk_index_reserve(index, order.as_ptr(), 1, true, 9, &mut reservation), OK);
         drop(order);
-        rk_service_cidr_free(cidr);
         assert_eq!(rk_index_confirm(index, &reservation, 1), OK);
         rk_index_free(index);
     }

@@ -2,18 +2,16 @@
 #include "check.h"
 
 static rk_report *run(const rk_leak_tracker *tracker) {
-  rk_range *addresses = range_of("10.0.0.0/24");
-  rk_range *ports = range_of("30000-32767");
+  rk_range addresses = range_of("10.0.0.0/24");
+  rk_range ports = range_of("30000-32767");
   rk_audit *audit = NULL;
   rk_error error;
   CHECK_OK(rk_audit_new(false, NULL, &audit));
   /* Stored: .1 in use, .3 leaked; nothing for ports yet. */
   const uint8_t stored[1] = {5};
-  CHECK_OK(rk_audit_add_bitmap(audit, addresses, TEXT("10.0.0.0/24"), stored, 1, &error));
-  CHECK_OK(rk_audit_add_bitmap(audit, ports, NULL, 0, NULL, 0, &error));
-  CHECK_RESULT(rk_audit_add_bitmap(audit, ports, NULL, 0, NULL, 0, &error), RK_RESULT_SAME_KIND);
-  rk_range_free(addresses);
-  rk_range_free(ports);
+  CHECK_OK(rk_audit_add_bitmap(audit, &addresses, TEXT("10.0.0.0/24"), stored, 1, &error));
+  CHECK_OK(rk_audit_add_bitmap(audit, &ports, NULL, 0, NULL, 0, &error));
+  CHECK_RESULT(rk_audit_add_bitmap(audit, &ports, NULL, 0, NULL, 0, &error), RK_RESULT_SAME_KIND);
 
   memory memories[2];
   rk_services first = {batch_in(&memories[0])}, second = {batch_in(&memories[1])};
@@ -34,21 +32,20 @@ static rk_report *run(const rk_leak_tracker *tracker) {
 
 /* Bitmaps that cannot be read: duplicates, values outside and the known leak are found. */
 static void unseen(void) {
-  rk_range *ports = range_of("30000-30009");
+  rk_range ports = range_of("30000-30009");
   rk_audit *audit = NULL;
   rk_error error;
   const uint8_t known[1] = {8}; /* 30003 */
   CHECK_OK(rk_audit_new(false, NULL, &audit));
   CHECK_OK(rk_audit_add_unseen(audit, NULL, NULL, 0, &error));
-  CHECK_OK(rk_audit_add_unseen(audit, ports, known, 1, &error));
-  CHECK_RESULT(rk_audit_add_unseen(audit, ports, known, 1, &error), RK_RESULT_SAME_KIND);
+  CHECK_OK(rk_audit_add_unseen(audit, &ports, known, 1, &error));
+  CHECK_RESULT(rk_audit_add_unseen(audit, &ports, known, 1, &error), RK_RESULT_SAME_KIND);
   memory memory;
   rk_services services = {batch_in(&memory)};
   add_service(&services, "10.0.0.1", 30005, 0);
   add_service(&services, "10.0.0.1", 80, 0);
   CHECK_OK(rk_audit_observe_services(audit, NULL, &services, NULL));
-  CHECK_RESULT(rk_audit_add_unseen(audit, ports, known, 1, &error), RK_RESULT_INVALID_ARGUMENT);
-  rk_range_free(ports);
+  CHECK_RESULT(rk_audit_add_unseen(audit, &ports, known, 1, &error), RK_RESULT_INVALID_ARGUMENT);
   rk_report *report = NULL;
   CHECK_OK(rk_audit_finish(audit, NULL, &report, NULL));
   rk_audit_free(audit);

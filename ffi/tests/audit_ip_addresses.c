@@ -37,12 +37,12 @@ static rk_report *run(const int64_t *now) {
 /* A bitmap beside the objects: the bit of 10.0.0.4 is set for nothing, and that of 10.0.0.1 is missing. */
 static rk_report *compare(uint64_t upgraded, const rk_leak_tracker *tracker) {
   rk_audit *audit = NULL;
-  rk_range *range = NULL;
+  rk_range range;
   rk_report *report = NULL;
   static const uint8_t bits[] = {8};
   CHECK_OK(rk_audit_new(true, NULL, &audit));
   CHECK_OK(rk_range_parse(TEXT("10.0.0.0/24"), RK_RANGE_KIND_CIDR, &range, NULL));
-  CHECK_OK(rk_audit_add_bitmap(audit, range, TEXT("10.0.0.0/24"), bits, sizeof bits, NULL));
+  CHECK_OK(rk_audit_add_bitmap(audit, &range, TEXT("10.0.0.0/24"), bits, sizeof bits, NULL));
   CHECK_OK(rk_audit_add_service_cidr(audit, TEXT("10.0.0.0/24"), true, NULL));
   CHECK_OK(rk_audit_compare_bitmap(audit, 0, 9, upgraded, NULL));
   memory memories[3];
@@ -56,7 +56,6 @@ static rk_report *compare(uint64_t upgraded, const rk_leak_tracker *tracker) {
   CHECK_OK(rk_audit_observe_services(audit, &names, &services, NULL));
   CHECK_OK(rk_audit_finish(audit, tracker, &report, NULL));
   rk_audit_free(audit);
-  rk_range_free(range);
   return report;
 }
 

@@ -37,8 +37,8 @@ static inline bool same(rk_value a, rk_value b) {
   return a.high == b.high && a.low == b.low && a.kind == b.kind;
 }
 
-static inline rk_range *range_of(const char *text) {
-  rk_range *range = NULL;
+static inline rk_range range_of(const char *text) {
+  rk_range range;
   uint32_t kind = strpbrk(text, ".:") ? RK_RANGE_KIND_CIDR : RK_RANGE_KIND_PORTS;
   CHECK_OK(rk_range_parse(text, strlen(text), kind, &range, NULL));
   return range;

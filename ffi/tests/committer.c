@@ -104,8 +104,8 @@ static uint64_t release(rk_value value, uint64_t as_of) {
 }
 
 int main(void) {
-  rk_range *range = range_of("10.0.0.0/29");
-  CHECK_OK(rk_committer_new(range, RK_STRATEGY_CONTIGUOUS, 360000000000u, RK_REPLACE_ALWAYS, 1, &committer, NULL));
+  rk_range range = range_of("10.0.0.0/29");
+  CHECK_OK(rk_committer_new(&range, RK_STRATEGY_CONTIGUOUS, 360000000000u, RK_REPLACE_ALWAYS, 1, &committer, NULL));
 
   rk_value any = {0, 0, RK_VALUE_KIND_ANY};
   uint64_t early = allocate(&any);
@@ -196,6 +196,5 @@ int main(void) {
   rk_leak_tracker_free(passes);
 
   rk_committer_free(committer);
-  rk_range_free(range);
   return 0;
 }

@@ -2,7 +2,7 @@
 #include "check.h"
 #include <stdarg.h>
 
-static rk_range *range;
+static rk_range range;
 static rk_committer *committer;
 static rk_range_allocation *empty; /* what is stored before anything is in use */
 static uint64_t now;
@@ -38,7 +38,7 @@ static void append_ports(const uint8_t *data, size_t len) {
   for (size_t bit = 0; bit < 8 * len; bit++) {
     rk_value value;
     if ((data[len - 1 - bit / 8] >> bit % 8 & 1) == 0) continue;
-    CHECK_OK(rk_range_value_at(range, (uint32_t)bit, &value));
+    CHECK_OK(rk_range_value_at(&range, (uint32_t)bit, &value));
     append(" %u", (unsigned)value.low);
   }
 }
@@ -66,11 +66,11 @@ static rk_key key_of(char **words, size_t n, uint8_t *value, size_t capacity) {
   uint32_t offset;
   unsigned state[3];
   if (sscanf(words[0], "%u/%u/%u", &state[0], &state[1], &state[2]) != 3) fail("not a state");
-  CHECK_OK(rk_range_describe(range, &description));
+  CHECK_OK(rk_range_describe(&range, &description));
   bytes = (description.size + 7) / 8;
   for (size_t i = 1; i < n; i++) {
     rk_value one = rk_value_port((uint16_t)number(words[i]));
-    CHECK_OK(rk_range_offset_of(range, &one, &offset));
+    CHECK_OK(rk_range_offset_of(&range, &one, &offset));
     data[bytes - 1 - offset / 8] |= (uint8_t)(1u << offset % 8);
   }
   CHECK_OK(rk_range_allocation_set(empty, description.text, description.text_len, data, bytes, NULL));
@@ -217,14 +217,13 @@ static void poll(const char *expected) {
 
 static rk_committer *new_committer(void) {
   rk_committer *c;
-  CHECK_OK(rk_committer_new(range, RK_STRATEGY_CONTIGUOUS, 360000000000u, RK_REPLACE_ALWAYS, 1, &c, NULL));
+  CHECK_OK(rk_committer_new(&range, RK_STRATEGY_CONTIGUOUS, 360000000000u, RK_REPLACE_ALWAYS, 1, &c, NULL));
   return c;
 }
 
 static void end_story(void) {
   rk_committer_free(committer);
   rk_range_allocation_free(empty);
-  rk_range_free(range);
   operations_len = 0;
 }
 

@@ -66,7 +66,7 @@ static void names_and_values(void) {
 
 static void ranges(const rk_range *range) {
   rk_error error;
-  rk_range *none = NULL;
+  rk_range none = {.extent = 7};
   memset(&error, 0, sizeof error);
   CHECK_NULL(rk_range_parse(NULL, 1, RK_RANGE_KIND_CIDR, &none, &error));
   CHECK(strcmp(error.message, "spec is NULL") == 0);
@@ -76,8 +76,7 @@ static void ranges(const rk_range *range) {
   CHECK_RESULT(rk_range_parse(TEXT("\xc3"), RK_RANGE_KIND_CIDR, &none, &error), RK_RESULT_INVALID_UTF8);
   CHECK_RESULT(rk_range_parse(NULL, 0, RK_RANGE_KIND_CIDR, &none, &error), RK_RESULT_INVALID_RANGE);
   CHECK_RESULT(rk_range_parse(TEXT("1-2-3"), RK_RANGE_KIND_PORTS, &none, NULL), RK_RESULT_INVALID_RANGE);
-  CHECK(none == NULL);
-  rk_range_free(NULL);
+  CHECK(none.extent == 7);
 
   rk_range_description description;
   CHECK_NULL(rk_range_describe(NULL, &description));
@@ -90,10 +89,30 @@ static void ranges(const rk_range *range) {
   CHECK_NULL(rk_range_value_at(NULL, 0, &value));
   CHECK_NULL(rk_range_value_at(range, 0, NULL));
   CHECK_RESULT(rk_range_value_at(range, UINT32_MAX, &value), RK_RESULT_NOT_IN_RANGE);
+
+  /* Not from rk_range_parse: nothing at all, host bits, lengths of the prefix, ports in the wrong order and too high. */
+  const rk_range forged[] = {
+      {{0, 0, 0}, 0},
+      {rk_value_ipv4(0x0a000001), 24},
+      {rk_value_ipv4(0x0a000000), 33},
+      {rk_value_ipv4(0x0a000000), 256},
+      {{0xfd00ull << 48, 0, RK_VALUE_KIND_IPV6}, 129},
+      {{0xfd00ull << 48, 1, RK_VALUE_KIND_IPV6}, 64},
+      {rk_value_port(2), 1},
+      {rk_value_port(1), 65536},
+      {{0, 65536, RK_VALUE_KIND_PORT}, 65537},
+  };
+  rk_allocator *allocator = NULL;
+  for (size_t i = 0; i < sizeof forged / sizeof forged[0]; i++) {
+    CHECK_INVALID(rk_range_describe(&forged[i], &description));
+    CHECK_INVALID(rk_allocator_new(&forged[i], 0, 1, &allocator, &error));
+    CHECK(strcmp(error.message, "range is not a range that rk_range_parse or rk_service_cidr_parse has written") == 0);
+  }
+  CHECK(allocator == NULL);
 }
 
 static void service_cidrs(void) {
-  rk_service_cidr *cidr = NULL;
+  rk_service_cidr cidr = {.prefix = 7};
   rk_error error;
   uint64_t offset = 7;
   CHECK_NULL(rk_service_cidr_parse(NULL, 1, &cidr, &error));
@@ -103,24 +122,25 @@ static void service_cidrs(void) {
   CHECK_RESULT(rk_service_cidr_parse(TEXT("10.0.0.0/33"), &cidr, &error), RK_RESULT_INVALID_RANGE);
   CHECK(strstr(error.message, "10.0.0.0/33") != NULL);
   CHECK_RESULT(rk_service_cidr_parse(NULL, 0, &cidr, NULL), RK_RESULT_INVALID_RANGE);
-  CHECK(cidr == NULL);
-  rk_service_cidr_free(NULL);
+  CHECK(cidr.prefix == 7);
+  CHECK_INVALID(rk_service_cidr_value_at(&cidr, 0, &value));
+  cidr.network = rk_value_port(80);
+  CHECK_INVALID(rk_service_cidr_value_at(&cidr, 0, &value));
 
   CHECK_OK(rk_service_cidr_parse(TEXT("10.0.0.0/24"), &cidr, NULL));
   rk_service_cidr_description description;
   CHECK_NULL(rk_service_cidr_describe(NULL, &description));
-  CHECK_NULL(rk_service_cidr_describe(cidr, NULL));
-  CHECK_INVALID(rk_service_cidr_describe(cidr, odd(&description)));
+  CHECK_NULL(rk_service_cidr_describe(&cidr, NULL));
+  CHECK_INVALID(rk_service_cidr_describe(&cidr, odd(&description)));
   CHECK_NULL(rk_service_cidr_offset_of(NULL, &good, &offset));
-  CHECK_NULL(rk_service_cidr_offset_of(cidr, &good, NULL));
-  CHECK_NULL(rk_service_cidr_offset_of(cidr, NULL, &offset));
-  for (int i = 0; i < MALFORMED; i++) CHECK_INVALID(rk_service_cidr_offset_of(cidr, AT(malformed(i)), &offset));
-  CHECK_RESULT(rk_service_cidr_offset_of(cidr, AT(rk_value_port(80)), &offset), RK_RESULT_NOT_IN_RANGE);
+  CHECK_NULL(rk_service_cidr_offset_of(&cidr, &good, NULL));
+  CHECK_NULL(rk_service_cidr_offset_of(&cidr, NULL, &offset));
+  for (int i = 0; i < MALFORMED; i++) CHECK_INVALID(rk_service_cidr_offset_of(&cidr, AT(malformed(i)), &offset));
+  CHECK_RESULT(rk_service_cidr_offset_of(&cidr, AT(rk_value_port(80)), &offset), RK_RESULT_NOT_IN_RANGE);
   CHECK_NULL(rk_service_cidr_value_at(NULL, 0, &value));
-  CHECK_NULL(rk_service_cidr_value_at(cidr, 0, NULL));
-  CHECK_RESULT(rk_service_cidr_value_at(cidr, UINT64_MAX, &value), RK_RESULT_NOT_IN_RANGE);
+  CHECK_NULL(rk_service_cidr_value_at(&cidr, 0, NULL));
+  CHECK_RESULT(rk_service_cidr_value_at(&cidr, UINT64_MAX, &value), RK_RESULT_NOT_IN_RANGE);
   CHECK(offset == 7);
-  rk_service_cidr_free(cidr);
 }
 
 static void allocators(const rk_range *range) {
@@ -577,13 +597,12 @@ static void changes_of_an_event(void) {
   const uint8_t *value = (const uint8_t *)object;
   const size_t value_len = sizeof object - 1;
   const rk_key changes[] = {{{6, 2, 5}, value, value_len}, {{7, 3, 5}, NULL, 1}};
-  rk_range *range = range_of("10.0.0.0/24");
+  rk_range range = range_of("10.0.0.0/24");
   rk_committer *c = NULL;
   rk_known known;
   rk_step step;
   uint64_t ticket = 0;
-  CHECK_OK(rk_committer_new(range, RK_STRATEGY_CONTIGUOUS, 1000, RK_REPLACE_ALWAYS, 1, &c, NULL));
-  rk_range_free(range);
+  CHECK_OK(rk_committer_new(&range, RK_STRATEGY_CONTIGUOUS, 1000, RK_REPLACE_ALWAYS, 1, &c, NULL));
   rk_operation read = {.kind = RK_OPERATION_READ, .deadline = UINT64_MAX};
   CHECK_OK(rk_committer_submit(c, &read, 1, NULL, 0, &ticket, NULL));
   CHECK_OK(rk_committer_poll(c, 0, &step));
@@ -621,8 +640,8 @@ static void steps_of_a_pass(const rk_committer *c) {
   CHECK_OK(rk_leak_tracker_new(3, UINT64_MAX, false, &passes, NULL));
   CHECK_OK(rk_audit_new(false, NULL, &audit));
   CHECK_OK(rk_audit_new(false, NULL, &other));
-  rk_range *range = range_of("10.0.0.0/25");
-  CHECK_OK(rk_committer_new(range, 0, 1000, RK_REPLACE_ALWAYS, 1, &of_others, NULL));
+  rk_range range = range_of("10.0.0.0/25");
+  CHECK_OK(rk_committer_new(&range, 0, 1000, RK_REPLACE_ALWAYS, 1, &of_others, NULL));
   CHECK_NULL(rk_repair_pass_new(NULL, &pass));
   CHECK_NULL(rk_repair_pass_new(passes, NULL));
   CHECK_OK(rk_repair_pass_new(passes, &pass));
@@ -704,7 +723,6 @@ static void steps_of_a_pass(const rk_committer *c) {
   rk_audit_free(audit);
   rk_audit_free(other);
   rk_committer_free(of_others);
-  rk_range_free(range);
 }
 
 static void committers(const rk_range *range) {
@@ -901,7 +919,7 @@ static rk_error error;
 
 /* Each failure names its argument, as the header spells it, and the value. */
 static void sentences(const rk_range *range) {
-  rk_range *none = NULL;
+  rk_range none = {.extent = 7};
   CHECK_INVALID_SAYS(rk_range_parse(TEXT("1-9"), 3, &none, &error), "kind 3 is none of 1 (CIDR), 2 (ports)");
   CHECK_SAYS(rk_range_parse(TEXT(""), RK_RANGE_KIND_CIDR, &none, &error), RK_RESULT_INVALID_RANGE,
              "CIDR \"\" has no prefix length: expected ADDRESS/LENGTH");
@@ -1022,7 +1040,7 @@ static void sentences_about_batches(void) {
 }
 
 static void indexes(void) {
-  rk_service_cidr *cidr = NULL;
+  rk_service_cidr cidr = {.prefix = 7};
   rk_index *x = NULL;
   rk_reservation r = {0};
   rk_index_changes changes;
@@ -1035,24 +1053,24 @@ static void indexes(void) {
   rk_index_free(NULL);
   CHECK_NULL(rk_index_close(NULL));
   CHECK_OK(rk_index_new(1, &x));
-  CHECK_NULL(rk_index_insert_cidr(NULL, cidr, &flag));
+  CHECK_NULL(rk_index_insert_cidr(NULL, &cidr, &flag));
   CHECK_NULL(rk_index_insert_cidr(x, NULL, &flag));
-  CHECK_NULL(rk_index_insert_cidr(x, cidr, NULL));
-  CHECK_NULL(rk_index_remove_cidr(NULL, cidr, &flag));
+  CHECK_NULL(rk_index_insert_cidr(x, &cidr, NULL));
+  CHECK_NULL(rk_index_remove_cidr(NULL, &cidr, &flag));
   CHECK_NULL(rk_index_remove_cidr(x, NULL, &flag));
-  CHECK_NULL(rk_index_remove_cidr(x, cidr, NULL));
-  CHECK_INVALID(rk_index_usage(x, cidr, &a, &b));
-  CHECK_NULL(rk_index_usage(NULL, cidr, &a, &b));
+  CHECK_NULL(rk_index_remove_cidr(x, &cidr, NULL));
+  CHECK_INVALID(rk_index_usage(x, &cidr, &a, &b));
+  CHECK_NULL(rk_index_usage(NULL, &cidr, &a, &b));
   CHECK_NULL(rk_index_usage(x, NULL, &a, &b));
-  CHECK_NULL(rk_index_usage(x, cidr, NULL, &b));
-  CHECK_NULL(rk_index_usage(x, cidr, &a, NULL));
+  CHECK_NULL(rk_index_usage(x, &cidr, NULL, &b));
+  CHECK_NULL(rk_index_usage(x, &cidr, &a, NULL));
   CHECK_NULL(rk_index_is_taken(NULL, &good, &flag));
   CHECK_NULL(rk_index_is_taken(x, NULL, &flag));
   CHECK_NULL(rk_index_is_taken(x, &good, NULL));
-  const rk_service_cidr *order[1] = {NULL};
-  CHECK_NULL(rk_index_reserve(NULL, order, 0, true, 0, &r));
+  const rk_service_cidr forged[2] = {cidr, {rk_value_ipv4(0x0a000000), 33}};
+  CHECK_NULL(rk_index_reserve(NULL, forged, 0, true, 0, &r));
   CHECK_NULL(rk_index_reserve(x, NULL, 1, true, 0, &r));
-  CHECK_NULL(rk_index_reserve(x, order, 1, true, 0, &r));
+  CHECK_INVALID(rk_index_reserve(x, forged, 2, true, 0, &r));
   CHECK_NULL(rk_index_reserve(x, NULL, 0, true, 0, NULL));
   CHECK_RESULT(rk_index_reserve(x, NULL, 0, false, 0, &r), RK_RESULT_FULL);
   CHECK_NULL(rk_index_reserve_address(NULL, &good, 0, &r));
@@ -1085,32 +1103,30 @@ static void indexes(void) {
   }
   CHECK_OK(rk_index_close(x));
   CHECK_OK(rk_index_close(x));
-  CHECK_CLOSED(rk_index_insert_cidr(x, cidr, &flag));
+  CHECK_CLOSED(rk_index_insert_cidr(x, &cidr, &flag));
   CHECK_CLOSED(rk_index_expire(x, 0, &n));
   CHECK_CLOSED(rk_index_added(x, &good, 1));
   CHECK_CLOSED(rk_index_replace(x, &good, 1, 1, &changes));
   rk_index_free(x);
-  rk_service_cidr_free(cidr);
 }
 
 int main(void) {
-  rk_range *range = range_of("10.0.0.0/24");
-  sentences(range);
+  rk_range range = range_of("10.0.0.0/24");
+  sentences(&range);
   sentences_about_batches();
   names_and_values();
-  ranges(range);
+  ranges(&range);
   service_cidrs();
   indexes();
-  allocators(range);
-  leak_counters(range);
+  allocators(&range);
+  leak_counters(&range);
   range_allocations();
-  audit(range);
+  audit(&range);
   audit_of_ip_addresses();
   judges();
-  changes(range);
-  committers(range);
+  changes(&range);
+  committers(&range);
   bootstraps();
   plans();
-  rk_range_free(range);
   return 0;
 }

@@ -59,9 +59,8 @@ static void audit_of_services(void) {
   rk_services batch = {batch_in(&m)};
   CHECK_OK(rk_audit_new(false, NULL, &audit));
   for (int i = 0; i < 3; i++) {
-    rk_range *range = range_of(ranges[i]);
-    CHECK_OK(rk_audit_add_bitmap(audit, range, NULL, 0, NULL, 0, NULL));
-    rk_range_free(range);
+    rk_range range = range_of(ranges[i]);
+    CHECK_OK(rk_audit_add_bitmap(audit, &range, NULL, 0, NULL, 0, NULL));
   }
   CHECK_OK(rk_services_add(&batch, &service));
   CHECK_OK(rk_audit_observe_services(audit, NULL, &batch, NULL));

@@ -27,15 +27,15 @@ static void *until_closed(void *unused) {
 int main(void) {
   static rk_value values[THREADS][EACH];
   pthread_t threads[THREADS];
-  rk_range *range = range_of("10.0.0.0/16");
-  CHECK_OK(rk_allocator_new(range, RK_STRATEGY_RANDOM_SCAN, 1, &allocator, NULL));
+  rk_range range = range_of("10.0.0.0/16");
+  CHECK_OK(rk_allocator_new(&range, RK_STRATEGY_RANDOM_SCAN, 1, &allocator, NULL));
   for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, allocate, values[i]) == 0);
   for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
   static bool seen[65536];
   for (int i = 0; i < THREADS; i++) {
     for (int j = 0; j < EACH; j++) {
       uint32_t offset = 0;
-      CHECK_OK(rk_range_offset_of(range, &values[i][j], &offset));
+      CHECK_OK(rk_range_offset_of(&range, &values[i][j], &offset));
       CHECK(!seen[offset]);
       seen[offset] = true;
     }
@@ -47,6 +47,5 @@ int main(void) {
   CHECK_OK(rk_allocator_close(allocator));
   for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
   rk_allocator_free(allocator);
-  rk_range_free(range);
   return 0;
 }

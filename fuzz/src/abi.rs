@@ -63,6 +63,14 @@ struct RawValue {
     kind: u32,
 }
 
+/// `rk_range`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct RawRange {
+    first: RawValue,
+    extent: u32,
+}
+
 /// `rk_found_value`.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -116,13 +124,12 @@ unsafe extern "C" {
         len: *mut usize,
         error: *mut RawError,
     ) -> u32;
-    fn rk_range_parse(spec: *const c_char, len: usize, kind: u32, range: *mut *mut Opaque, error: *mut Opaque) -> u32;
-    fn rk_range_free(range: *mut Opaque);
+    fn rk_range_parse(spec: *const c_char, len: usize, kind: u32, range: *mut RawRange, error: *mut Opaque) -> u32;
     fn rk_audit_new(ip_addresses: bool, now: *const i64, audit: *mut *mut Opaque) -> u32;
     fn rk_audit_free(audit: *mut Opaque);
     fn rk_audit_add_bitmap(
         audit: *const Opaque,
-        configured: *const Opaque,
+        configured: *const RawRange,
         stored_range: *const c_char,
         stored_range_len: usize,
         stored_data: *const u8,
@@ -481,17 +488,15 @@ impl Audit {
         // SAFETY: the out-parameter lives until the call returns.
         assert_eq!(unsafe { rk_audit_new(false, ptr::null(), &mut audit) }, OK);
         for text in ranges {
-            let mut range = ptr::null_mut();
+            let mut range = RawRange::default();
             // RK_RANGE_KIND_CIDR, RK_RANGE_KIND_PORTS.
             let kind = if text.contains('/') { 1 } else { 2 };
             // SAFETY: the text and the out-parameter live until the call returns; error may be NULL.
             let result = unsafe { rk_range_parse(text.as_ptr().cast(), text.len(), kind, &mut range, ptr::null_mut()) };
             assert_eq!(result, OK);
-            // SAFETY: both handles were just made; empty texts may be NULL; error may be NULL.
-            let result = unsafe { rk_audit_add_bitmap(audit, range, ptr::null(), 0, ptr::null(), 0, ptr::null_mut()) };
+            // SAFETY: the audit was just made; empty texts may be NULL; error may be NULL.
+            let result = unsafe { rk_audit_add_bitmap(audit, &range, ptr::null(), 0, ptr::null(), 0, ptr::null_mut()) };
             assert_eq!(result, OK);
-            // SAFETY: made above, and the audit keeps no reference to it.
-            unsafe { rk_range_free(range) };
         }
         Self(audit)
     }

@@ -7,7 +7,6 @@ use std::thread;
 use super::{CALLS, OK, batch, range, services};
 use crate::audit::*;
 use crate::leak_tracker::*;
-use crate::range::rk_range_free;
 use crate::repair_pass::*;
 use crate::report::*;
 use crate::result::rk_result;
@@ -29,9 +28,8 @@ fn audit(of_objects: bool) -> *mut rk_audit {
             assert_eq!(rk_audit_observe_ip_addresses(audit, &objects, ptr::null_mut()), OK);
         } else {
             let range = range(&cidr);
-            let result = rk_audit_add_bitmap(audit, range, text, len, data.as_ptr(), data.len(), ptr::null_mut());
+            let result = rk_audit_add_bitmap(audit, &range, text, len, data.as_ptr(), data.len(), ptr::null_mut());
             assert_eq!(result, OK);
-            rk_range_free(range);
         }
     }
     audit

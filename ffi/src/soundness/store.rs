@@ -195,8 +195,10 @@ pub(super) fn created(range: &str, strategy: u32) -> (*mut rk_committer, Store) 
     let (range, mut committer, mut store) = (super::range(range), ptr::null_mut(), Store::default());
     // SAFETY: all pointers are to live variables, and the handle is freed once.
     unsafe {
-        assert_eq!(rk_committer_new(range, strategy, 1_000, RK_REPLACE_ALWAYS, 1, &mut committer, ptr::null_mut()), OK);
-        crate::range::rk_range_free(range);
+        assert_eq!(
+            rk_committer_new(&range, strategy, 1_000, RK_REPLACE_ALWAYS, 1, &mut committer, ptr::null_mut()),
+            OK
+        );
     }
     assert_eq!(submit(committer, RK_OPERATION_CREATE, NO_DATA, &[]).0, OK);
     let ended = store.run(committer);

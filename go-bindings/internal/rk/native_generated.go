@@ -151,8 +151,6 @@ package rk
 #cgo nocallback rk_leak_tracker_close
 #cgo noescape rk_range_parse
 #cgo nocallback rk_range_parse
-#cgo noescape rk_range_free
-#cgo nocallback rk_range_free
 #cgo noescape rk_range_describe
 #cgo nocallback rk_range_describe
 #cgo noescape rk_range_offset_of
@@ -231,8 +229,6 @@ package rk
 #cgo nocallback rk_report_occupancy
 #cgo noescape rk_service_cidr_parse
 #cgo nocallback rk_service_cidr_parse
-#cgo noescape rk_service_cidr_free
-#cgo nocallback rk_service_cidr_free
 #cgo noescape rk_service_cidr_describe
 #cgo nocallback rk_service_cidr_describe
 #cgo noescape rk_service_cidr_offset_of
@@ -277,9 +273,6 @@ type LeakCounters struct{ _ [0]func() }
 // LeakTracker is an object of the library, in its memory.
 type LeakTracker struct{ _ [0]func() }
 
-// Range is an object of the library, in its memory.
-type Range struct{ _ [0]func() }
-
 // RangeAllocation is an object of the library, in its memory.
 type RangeAllocation struct{ _ [0]func() }
 
@@ -289,13 +282,11 @@ type RepairPass struct{ _ [0]func() }
 // Report is an object of the library, in its memory.
 type Report struct{ _ [0]func() }
 
-// ServiceCIDR is an object of the library, in its memory.
-type ServiceCIDR struct{ _ [0]func() }
-
 // The structs that cross without a conversion have the size that they have in C.
 var (
-	_ [C.sizeof_rk_bits_past_range]byte          = [unsafe.Sizeof(BitsPastRange{})]byte{}
 	_ [C.sizeof_rk_value]byte                    = [unsafe.Sizeof(Value{})]byte{}
+	_ [C.sizeof_rk_range]byte                    = [unsafe.Sizeof(Range{})]byte{}
+	_ [C.sizeof_rk_bits_past_range]byte          = [unsafe.Sizeof(BitsPastRange{})]byte{}
 	_ [C.sizeof_rk_allocate]byte                 = [unsafe.Sizeof(Allocate{})]byte{}
 	_ [C.sizeof_rk_release]byte                  = [unsafe.Sizeof(Release{})]byte{}
 	_ [C.sizeof_rk_step_wait]byte                = [unsafe.Sizeof(StepWait{})]byte{}
@@ -313,6 +304,7 @@ var (
 	_ [C.sizeof_rk_created]byte                  = [unsafe.Sizeof(Created{})]byte{}
 	_ [C.sizeof_rk_repaired]byte                 = [unsafe.Sizeof(Repaired{})]byte{}
 	_ [C.sizeof_rk_failed]byte                   = [unsafe.Sizeof(Failed{})]byte{}
+	_ [C.sizeof_rk_service_cidr]byte             = [unsafe.Sizeof(ServiceCIDR{})]byte{}
 	_ [C.sizeof_rk_reservation]byte              = [unsafe.Sizeof(Reservation{})]byte{}
 	_ [C.sizeof_rk_index_changes]byte            = [unsafe.Sizeof(IndexChanges{})]byte{}
 	_ [C.sizeof_rk_address_object]byte           = [unsafe.Sizeof(AddressObject{})]byte{}
@@ -888,8 +880,8 @@ func IndexIsTaken(index *Index, value *Value, isTaken *bool) Result {
 }
 
 // IndexReserve is rk_index_reserve.
-func IndexReserve(index *Index, cidrs []*ServiceCIDR, inOrder bool, until uint64, reservation *Reservation) Result {
-	return Result(C.rk_index_reserve((*C.rk_index)(unsafe.Pointer(index)), (**C.rk_service_cidr)(unsafe.Pointer(unsafe.SliceData(cidrs))), C.size_t(len(cidrs)), C.bool(inOrder), C.uint64_t(until), (*C.rk_reservation)(unsafe.Pointer(reservation))))
+func IndexReserve(index *Index, cidrs []ServiceCIDR, inOrder bool, until uint64, reservation *Reservation) Result {
+	return Result(C.rk_index_reserve((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_service_cidr)(unsafe.Pointer(unsafe.SliceData(cidrs))), C.size_t(len(cidrs)), C.bool(inOrder), C.uint64_t(until), (*C.rk_reservation)(unsafe.Pointer(reservation))))
 }
 
 // IndexReserveAddress is rk_index_reserve_address.
@@ -1002,20 +994,13 @@ func LeakTrackerClose(tracker *LeakTracker) Result {
 }
 
 // RangeParse is rk_range_parse.
-func RangeParse(spec string, kind uint32, theRange **Range, theError *Error) Result {
-	var c_range *C.rk_range
+func RangeParse(spec string, kind uint32, theRange *Range, theError *Error) Result {
 	var c_error aligned[C.rk_error]
-	result := C.rk_range_parse((*C.char)(unsafe.Pointer(unsafe.StringData(spec))), C.size_t(len(spec)), C.uint32_t(kind), &c_range, &c_error.c)
-	*theRange = (*Range)(unsafe.Pointer(c_range))
+	result := C.rk_range_parse((*C.char)(unsafe.Pointer(unsafe.StringData(spec))), C.size_t(len(spec)), C.uint32_t(kind), (*C.rk_range)(unsafe.Pointer(theRange)), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
 	return Result(result)
-}
-
-// RangeFree is rk_range_free.
-func RangeFree(theRange *Range) {
-	C.rk_range_free((*C.rk_range)(unsafe.Pointer(theRange)))
 }
 
 // RangeDescribe is rk_range_describe.
@@ -1305,20 +1290,13 @@ func ReportOccupancy(report *Report, theRange uint, count uint32, cells []Cell, 
 }
 
 // ServiceCIDRParse is rk_service_cidr_parse.
-func ServiceCIDRParse(spec string, cidr **ServiceCIDR, theError *Error) Result {
-	var c_cidr *C.rk_service_cidr
+func ServiceCIDRParse(spec string, cidr *ServiceCIDR, theError *Error) Result {
 	var c_error aligned[C.rk_error]
-	result := C.rk_service_cidr_parse((*C.char)(unsafe.Pointer(unsafe.StringData(spec))), C.size_t(len(spec)), &c_cidr, &c_error.c)
-	*cidr = (*ServiceCIDR)(unsafe.Pointer(c_cidr))
+	result := C.rk_service_cidr_parse((*C.char)(unsafe.Pointer(unsafe.StringData(spec))), C.size_t(len(spec)), (*C.rk_service_cidr)(unsafe.Pointer(cidr)), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
 	return Result(result)
-}
-
-// ServiceCIDRFree is rk_service_cidr_free.
-func ServiceCIDRFree(cidr *ServiceCIDR) {
-	C.rk_service_cidr_free((*C.rk_service_cidr)(unsafe.Pointer(cidr)))
 }
 
 // ServiceCIDRDescribe is rk_service_cidr_describe.

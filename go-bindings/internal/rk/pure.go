@@ -203,33 +203,8 @@ func (c *call) putWords(words []uint32) uint32 {
 
 var littleEndianHost = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
-// putList writes structs one behind the other.
-func putList[T any](c *call, list []T, size, align uint32, store func(*T, *call, uint32)) uint32 {
-	at := c.allocateMany(len(list), size, align)
-	for i := range list {
-		store(&list[i], c, at+uint32(i)*size)
-	}
-	return at
-}
-
-// putHandles writes the addresses of handles. H is an object.
-func putHandles[H any](c *call, list []*H) uint32 {
-	at := c.allocateMany(len(list), 4, 4)
-	for i, handle := range list {
-		endian.PutUint32(c.bytes(at+4*uint32(i), 4), uint32((*object)(unsafe.Pointer(handle)).address()))
-	}
-	return at
-}
-
 // object returns the handle whose address the library has written.
 func (c *call) object(at uint32) *object { return &object{at: endian.Uint32(c.bytes(at, 4))} }
-
-// getList reads structs that lie one behind the other.
-func getList[T any](c *call, list []T, at, size uint32, load func(*T, *call, uint32)) {
-	for i := range list {
-		load(&list[i], c, at+uint32(i)*size)
-	}
-}
 
 func (c *call) getBools(list []bool, at uint32) {
 	for i, b := range c.bytes(at, len(list)) {

@@ -25,9 +25,6 @@ type LeakCounters object
 // LeakTracker is an object of the library.
 type LeakTracker object
 
-// Range is an object of the library.
-type Range object
-
 // RangeAllocation is an object of the library.
 type RangeAllocation object
 
@@ -37,8 +34,31 @@ type RepairPass object
 // Report is an object of the library.
 type Report object
 
-// ServiceCIDR is an object of the library.
-type ServiceCIDR object
+func (s *Value) store(c *call, at uint32) {
+	b := c.bytes(at, 24)
+	endian.PutUint64(b[0:], uint64(s.High))
+	endian.PutUint64(b[8:], uint64(s.Low))
+	endian.PutUint32(b[16:], uint32(s.Kind))
+}
+
+func (s *Value) load(c *call, at uint32) {
+	b := c.bytes(at, 24)
+	s.High = endian.Uint64(b[0:])
+	s.Low = endian.Uint64(b[8:])
+	s.Kind = endian.Uint32(b[16:])
+}
+
+func (s *Range) store(c *call, at uint32) {
+	b := c.bytes(at, 32)
+	endian.PutUint32(b[24:], uint32(s.Extent))
+	s.First.store(c, at+0)
+}
+
+func (s *Range) load(c *call, at uint32) {
+	b := c.bytes(at, 32)
+	s.First.load(c, at+0)
+	s.Extent = endian.Uint32(b[24:])
+}
 
 func (s *BitsPastRange) load(c *call, at uint32) {
 	b := c.bytes(at, 16)
@@ -54,20 +74,6 @@ func (s *Error) load(c *call, at uint32) {
 	s.Detail.Request = endian.Uint64(b[8:])
 	s.Detail.Bitmap = endian.Uint32(b[8:])
 	s.Message = string(b[28:][:endian.Uint32(b[24:])])
-}
-
-func (s *Value) store(c *call, at uint32) {
-	b := c.bytes(at, 24)
-	endian.PutUint64(b[0:], uint64(s.High))
-	endian.PutUint64(b[8:], uint64(s.Low))
-	endian.PutUint32(b[16:], uint32(s.Kind))
-}
-
-func (s *Value) load(c *call, at uint32) {
-	b := c.bytes(at, 24)
-	s.High = endian.Uint64(b[0:])
-	s.Low = endian.Uint64(b[8:])
-	s.Kind = endian.Uint32(b[16:])
 }
 
 func (s *Batch) store(c *call, at uint32) {
@@ -199,7 +205,10 @@ func (s *Refused) store(c *call, at uint32) {
 }
 
 func (s *Watched) store(c *call, at uint32) {
-	listChanges := putList(c, s.Changes, 32, 8, (*Key).store)
+	listChanges := c.allocateMany(len(s.Changes), 32, 8)
+	for i := range s.Changes {
+		s.Changes[i].store(c, listChanges+uint32(i)*32)
+	}
 	b := c.bytes(at, 8)
 	endian.PutUint32(b[0:], uint32(listChanges))
 	endian.PutUint32(b[4:], uint32(len(s.Changes)))
@@ -288,6 +297,18 @@ func (s *Finished) load(c *call, at uint32) {
 	s.Data.Created.load(c, at+16)
 	s.Data.Repaired.load(c, at+16)
 	s.Data.Failed.load(c, at+16)
+}
+
+func (s *ServiceCIDR) store(c *call, at uint32) {
+	b := c.bytes(at, 32)
+	endian.PutUint32(b[24:], uint32(s.Prefix))
+	s.Network.store(c, at+0)
+}
+
+func (s *ServiceCIDR) load(c *call, at uint32) {
+	b := c.bytes(at, 32)
+	s.Network.load(c, at+0)
+	s.Prefix = endian.Uint32(b[24:])
 }
 
 func (s *Reservation) store(c *call, at uint32) {
@@ -408,16 +429,21 @@ func (s *ServiceCIDRDescription) load(c *call, at uint32) {
 
 // AllocatorNew is rk_allocator_new.
 func AllocatorNew(theRange *Range, strategy uint32, seed uint64, allocator **Allocator, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(theRange), second: nil}
+	c := call{instance: coreInstance, first: nil, second: nil}
 	if result = c.enter(); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 552
-	atAllocator := fixed + 0
-	atError := fixed + 8
-	result = Result(coreModule.Xrk_allocator_new((*object)(theRange).address(), int32(strategy), int64(seed), int32(atAllocator), int32(atError)))
+	c.next += 584
+	var atRange uint32
+	if theRange != nil {
+		atRange = fixed + 0
+		theRange.store(&c, atRange)
+	}
+	atAllocator := fixed + 32
+	atError := fixed + 40
+	result = Result(coreModule.Xrk_allocator_new(int32(atRange), int32(strategy), int64(seed), int32(atAllocator), int32(atError)))
 	c.done = true
 	if result == ResultOK {
 		*allocator = (*Allocator)(c.object(atAllocator))
@@ -593,13 +619,18 @@ func AllocatorAllocateBatch(allocator *Allocator, requests []Value, values []Val
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 544
-	atRequests := putList(&c, requests, 24, 8, (*Value).store)
+	atRequests := c.allocateMany(len(requests), 24, 8)
+	for i := range requests {
+		requests[i].store(&c, atRequests+uint32(i)*24)
+	}
 	atValues := c.allocateMany(len(values), 24, 8)
 	atError := fixed + 0
 	result = Result(coreModule.Xrk_allocator_allocate_batch((*object)(allocator).address(), int32(atRequests), int32(len(values)), int32(atValues), int32(atError)))
 	c.done = true
 	if result == ResultOK {
-		getList(&c, values[:len(values)], atValues, 24, (*Value).load)
+		for i := range values[:len(values)] {
+			values[i].load(&c, atValues+uint32(i)*24)
+		}
 	}
 	if result != ResultOK {
 		theError.load(&c, atError)
@@ -701,17 +732,22 @@ func AuditClose(audit *Audit) (result Result) {
 
 // AuditAddBitmap is rk_audit_add_bitmap.
 func AuditAddBitmap(audit *Audit, configured *Range, storedRange string, storedData []uint8, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(audit), second: (*object)(configured)}
+	c := call{instance: coreInstance, first: (*object)(audit), second: nil}
 	if result = c.enter(); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 544
+	c.next += 576
+	var atConfigured uint32
+	if configured != nil {
+		atConfigured = fixed + 0
+		configured.store(&c, atConfigured)
+	}
 	atStoredRange := c.putText(storedRange)
 	atStoredData := c.putBytes(storedData)
-	atError := fixed + 0
-	result = Result(coreModule.Xrk_audit_add_bitmap((*object)(audit).address(), (*object)(configured).address(), int32(atStoredRange), int32(len(storedRange)), int32(atStoredData), int32(len(storedData)), int32(atError)))
+	atError := fixed + 32
+	result = Result(coreModule.Xrk_audit_add_bitmap((*object)(audit).address(), int32(atConfigured), int32(atStoredRange), int32(len(storedRange)), int32(atStoredData), int32(len(storedData)), int32(atError)))
 	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)
@@ -721,16 +757,21 @@ func AuditAddBitmap(audit *Audit, configured *Range, storedRange string, storedD
 
 // AuditAddUnseen is rk_audit_add_unseen.
 func AuditAddUnseen(audit *Audit, theRange *Range, known []uint8, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(audit), second: (*object)(theRange)}
+	c := call{instance: coreInstance, first: (*object)(audit), second: nil}
 	if result = c.enter(); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 544
+	c.next += 576
+	var atRange uint32
+	if theRange != nil {
+		atRange = fixed + 0
+		theRange.store(&c, atRange)
+	}
 	atKnown := c.putBytes(known)
-	atError := fixed + 0
-	result = Result(coreModule.Xrk_audit_add_unseen((*object)(audit).address(), (*object)(theRange).address(), int32(atKnown), int32(len(known)), int32(atError)))
+	atError := fixed + 32
+	result = Result(coreModule.Xrk_audit_add_unseen((*object)(audit).address(), int32(atRange), int32(atKnown), int32(len(known)), int32(atError)))
 	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)
@@ -1021,16 +1062,21 @@ func BootstrapPlan(question string, buffer []byte, theLen *uint, theError *Error
 
 // CommitterNew is rk_committer_new.
 func CommitterNew(theRange *Range, strategy uint32, grace uint64, replace uint32, seed uint64, committer **Committer, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(theRange), second: nil}
+	c := call{instance: coreInstance, first: nil, second: nil}
 	if result = c.enter(); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 552
-	atCommitter := fixed + 0
-	atError := fixed + 8
-	result = Result(coreModule.Xrk_committer_new((*object)(theRange).address(), int32(strategy), int64(grace), int32(replace), int64(seed), int32(atCommitter), int32(atError)))
+	c.next += 584
+	var atRange uint32
+	if theRange != nil {
+		atRange = fixed + 0
+		theRange.store(&c, atRange)
+	}
+	atCommitter := fixed + 32
+	atError := fixed + 40
+	result = Result(coreModule.Xrk_committer_new(int32(atRange), int32(strategy), int64(grace), int32(replace), int64(seed), int32(atCommitter), int32(atError)))
 	c.done = true
 	if result == ResultOK {
 		*committer = (*Committer)(c.object(atCommitter))
@@ -1072,8 +1118,14 @@ func CommitterSubmit(committer *Committer, submitted []Operation, values []Value
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 544
-	atSubmitted := putList(&c, submitted, 64, 8, (*Operation).store)
-	atValues := putList(&c, values, 24, 8, (*Value).store)
+	atSubmitted := c.allocateMany(len(submitted), 64, 8)
+	for i := range submitted {
+		submitted[i].store(&c, atSubmitted+uint32(i)*64)
+	}
+	atValues := c.allocateMany(len(values), 24, 8)
+	for i := range values {
+		values[i].store(&c, atValues+uint32(i)*24)
+	}
 	atTickets := c.allocateMany(len(tickets), 8, 8)
 	atError := fixed + 0
 	result = Result(coreModule.Xrk_committer_submit((*object)(committer).address(), int32(atSubmitted), int32(len(tickets)), int32(atValues), int32(len(values)), int32(atTickets), int32(atError)))
@@ -1106,7 +1158,10 @@ func CommitterAbandon(committer *Committer, revision uint64, store uint32, value
 		return result
 	}
 	defer c.leave(&result)
-	atValues := putList(&c, values, 24, 8, (*Value).store)
+	atValues := c.allocateMany(len(values), 24, 8)
+	for i := range values {
+		values[i].store(&c, atValues+uint32(i)*24)
+	}
 	result = Result(coreModule.Xrk_committer_abandon((*object)(committer).address(), int64(revision), int32(store), int32(atValues), int32(len(values))))
 	c.done = true
 	return result
@@ -1119,7 +1174,10 @@ func CommitterWritten(committer *Committer, values []Value) (result Result) {
 		return result
 	}
 	defer c.leave(&result)
-	atValues := putList(&c, values, 24, 8, (*Value).store)
+	atValues := c.allocateMany(len(values), 24, 8)
+	for i := range values {
+		values[i].store(&c, atValues+uint32(i)*24)
+	}
 	result = Result(coreModule.Xrk_committer_written((*object)(committer).address(), int32(atValues), int32(len(values))))
 	c.done = true
 	return result
@@ -1231,10 +1289,14 @@ func CommitterFinished(committer *Committer, finished []Finished, values []Value
 		*n = uint(endian.Uint32(b[0:]))
 	}
 	if result == ResultOK {
-		getList(&c, finished[:min(len(finished), int(*n))], atFinished, 48, (*Finished).load)
+		for i := range finished[:min(len(finished), int(*n))] {
+			finished[i].load(&c, atFinished+uint32(i)*48)
+		}
 	}
 	if result == ResultOK {
-		getList(&c, values[:len(values)], atValues, 24, (*Value).load)
+		for i := range values[:len(values)] {
+			values[i].load(&c, atValues+uint32(i)*24)
+		}
 	}
 	if result == ResultOK {
 		copy(bytes, c.bytes(atBytes, len(bytes)))
@@ -1308,19 +1370,24 @@ func IndexClose(index *Index) (result Result) {
 
 // IndexInsertCIDR is rk_index_insert_cidr.
 func IndexInsertCIDR(index *Index, cidr *ServiceCIDR, added *bool) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(index), second: (*object)(cidr)}
+	c := call{instance: coreInstance, first: (*object)(index), second: nil}
 	if result = c.enter(); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 8
-	atAdded := fixed + 0
+	c.next += 40
+	var atCIDR uint32
+	if cidr != nil {
+		atCIDR = fixed + 0
+		cidr.store(&c, atCIDR)
+	}
+	atAdded := fixed + 32
 	{
 		b := c.bytes(atAdded, 1)
 		putBool(b[0:], *added)
 	}
-	result = Result(coreModule.Xrk_index_insert_cidr((*object)(index).address(), (*object)(cidr).address(), int32(atAdded)))
+	result = Result(coreModule.Xrk_index_insert_cidr((*object)(index).address(), int32(atCIDR), int32(atAdded)))
 	c.done = true
 	{
 		b := c.bytes(atAdded, 1)
@@ -1331,19 +1398,24 @@ func IndexInsertCIDR(index *Index, cidr *ServiceCIDR, added *bool) (result Resul
 
 // IndexRemoveCIDR is rk_index_remove_cidr.
 func IndexRemoveCIDR(index *Index, cidr *ServiceCIDR, removed *bool) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(index), second: (*object)(cidr)}
+	c := call{instance: coreInstance, first: (*object)(index), second: nil}
 	if result = c.enter(); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 8
-	atRemoved := fixed + 0
+	c.next += 40
+	var atCIDR uint32
+	if cidr != nil {
+		atCIDR = fixed + 0
+		cidr.store(&c, atCIDR)
+	}
+	atRemoved := fixed + 32
 	{
 		b := c.bytes(atRemoved, 1)
 		putBool(b[0:], *removed)
 	}
-	result = Result(coreModule.Xrk_index_remove_cidr((*object)(index).address(), (*object)(cidr).address(), int32(atRemoved)))
+	result = Result(coreModule.Xrk_index_remove_cidr((*object)(index).address(), int32(atCIDR), int32(atRemoved)))
 	c.done = true
 	{
 		b := c.bytes(atRemoved, 1)
@@ -1354,24 +1426,29 @@ func IndexRemoveCIDR(index *Index, cidr *ServiceCIDR, removed *bool) (result Res
 
 // IndexUsage is rk_index_usage.
 func IndexUsage(index *Index, cidr *ServiceCIDR, used *uint64, free *uint64) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(index), second: (*object)(cidr)}
+	c := call{instance: coreInstance, first: (*object)(index), second: nil}
 	if result = c.enter(); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 16
-	atUsed := fixed + 0
+	c.next += 48
+	var atCIDR uint32
+	if cidr != nil {
+		atCIDR = fixed + 0
+		cidr.store(&c, atCIDR)
+	}
+	atUsed := fixed + 32
 	{
 		b := c.bytes(atUsed, 8)
 		endian.PutUint64(b[0:], uint64(*used))
 	}
-	atFree := fixed + 8
+	atFree := fixed + 40
 	{
 		b := c.bytes(atFree, 8)
 		endian.PutUint64(b[0:], uint64(*free))
 	}
-	result = Result(coreModule.Xrk_index_usage((*object)(index).address(), (*object)(cidr).address(), int32(atUsed), int32(atFree)))
+	result = Result(coreModule.Xrk_index_usage((*object)(index).address(), int32(atCIDR), int32(atUsed), int32(atFree)))
 	c.done = true
 	{
 		b := c.bytes(atFree, 8)
@@ -1413,7 +1490,7 @@ func IndexIsTaken(index *Index, value *Value, isTaken *bool) (result Result) {
 }
 
 // IndexReserve is rk_index_reserve.
-func IndexReserve(index *Index, cidrs []*ServiceCIDR, inOrder bool, until uint64, reservation *Reservation) (result Result) {
+func IndexReserve(index *Index, cidrs []ServiceCIDR, inOrder bool, until uint64, reservation *Reservation) (result Result) {
 	c := call{instance: coreInstance, first: (*object)(index), second: nil}
 	if result = c.enter(); result != ResultOK {
 		return result
@@ -1421,7 +1498,10 @@ func IndexReserve(index *Index, cidrs []*ServiceCIDR, inOrder bool, until uint64
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 32
-	atCIDRs := putHandles(&c, cidrs)
+	atCIDRs := c.allocateMany(len(cidrs), 32, 8)
+	for i := range cidrs {
+		cidrs[i].store(&c, atCIDRs+uint32(i)*32)
+	}
 	atReservation := fixed + 0
 	result = Result(coreModule.Xrk_index_reserve((*object)(index).address(), int32(atCIDRs), int32(len(cidrs)), number(inOrder), int64(until), int32(atReservation)))
 	c.done = true
@@ -1581,7 +1661,10 @@ func IndexReplace(index *Index, values []Value, revision uint64, changes *IndexC
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 16
-	atValues := putList(&c, values, 24, 8, (*Value).store)
+	atValues := c.allocateMany(len(values), 24, 8)
+	for i := range values {
+		values[i].store(&c, atValues+uint32(i)*24)
+	}
 	atChanges := fixed + 0
 	result = Result(coreModule.Xrk_index_replace((*object)(index).address(), int32(atValues), int32(len(values)), int64(revision), int32(atChanges)))
 	c.done = true
@@ -1653,16 +1736,21 @@ func ClusterIPJudge(theObject *AddressObject, verdict *uint32) (result Result) {
 
 // LeakCountersNew is rk_leak_counters_new.
 func LeakCountersNew(theRange *Range, passes uint8, counters **LeakCounters, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(theRange), second: nil}
+	c := call{instance: coreInstance, first: nil, second: nil}
 	if result = c.enter(); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 552
-	atCounters := fixed + 0
-	atError := fixed + 8
-	result = Result(coreModule.Xrk_leak_counters_new((*object)(theRange).address(), int32(passes), int32(atCounters), int32(atError)))
+	c.next += 584
+	var atRange uint32
+	if theRange != nil {
+		atRange = fixed + 0
+		theRange.store(&c, atRange)
+	}
+	atCounters := fixed + 32
+	atError := fixed + 40
+	result = Result(coreModule.Xrk_leak_counters_new(int32(atRange), int32(passes), int32(atCounters), int32(atError)))
 	c.done = true
 	if result == ResultOK {
 		*counters = (*LeakCounters)(c.object(atCounters))
@@ -1704,7 +1792,10 @@ func LeakCountersAdvance(counters *LeakCounters, leaked []Value, due []Value, du
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 8
-	atLeaked := putList(&c, leaked, 24, 8, (*Value).store)
+	atLeaked := c.allocateMany(len(leaked), 24, 8)
+	for i := range leaked {
+		leaked[i].store(&c, atLeaked+uint32(i)*24)
+	}
 	atDue := c.allocateMany(len(due), 24, 8)
 	atDueLen := fixed + 0
 	{
@@ -1718,7 +1809,9 @@ func LeakCountersAdvance(counters *LeakCounters, leaked []Value, due []Value, du
 		*dueLen = uint(endian.Uint32(b[0:]))
 	}
 	if result == ResultOK {
-		getList(&c, due[:min(len(due), int(*dueLen))], atDue, 24, (*Value).load)
+		for i := range due[:min(len(due), int(*dueLen))] {
+			due[i].load(&c, atDue+uint32(i)*24)
+		}
 	}
 	return result
 }
@@ -1808,21 +1901,21 @@ func LeakTrackerClose(tracker *LeakTracker) (result Result) {
 }
 
 // RangeParse is rk_range_parse.
-func RangeParse(spec string, kind uint32, theRange **Range, theError *Error) (result Result) {
+func RangeParse(spec string, kind uint32, theRange *Range, theError *Error) (result Result) {
 	c := call{instance: coreInstance, first: nil, second: nil}
 	if result = c.enter(); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 552
+	c.next += 576
 	atSpec := c.putText(spec)
 	atRange := fixed + 0
-	atError := fixed + 8
+	atError := fixed + 32
 	result = Result(coreModule.Xrk_range_parse(int32(atSpec), int32(len(spec)), int32(kind), int32(atRange), int32(atError)))
 	c.done = true
 	if result == ResultOK {
-		*theRange = (*Range)(c.object(atRange))
+		theRange.load(&c, atRange)
 	}
 	if result != ResultOK {
 		theError.load(&c, atError)
@@ -1830,27 +1923,22 @@ func RangeParse(spec string, kind uint32, theRange **Range, theError *Error) (re
 	return result
 }
 
-// RangeFree is rk_range_free.
-func RangeFree(theRange *Range) {
-	c := call{instance: coreInstance, first: (*object)(theRange), second: nil}
-	if c.enter() == ResultOK {
-		defer c.leave(new(Result))
-		coreModule.Xrk_range_free(c.first.address())
-		c.done = true
-	}
-}
-
 // RangeDescribe is rk_range_describe.
 func RangeDescribe(theRange *Range, description *RangeDescription) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(theRange), second: nil}
+	c := call{instance: coreInstance, first: nil, second: nil}
 	if result = c.enter(); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 64
-	atDescription := fixed + 0
-	result = Result(coreModule.Xrk_range_describe((*object)(theRange).address(), int32(atDescription)))
+	c.next += 96
+	var atRange uint32
+	if theRange != nil {
+		atRange = fixed + 0
+		theRange.store(&c, atRange)
+	}
+	atDescription := fixed + 32
+	result = Result(coreModule.Xrk_range_describe(int32(atRange), int32(atDescription)))
 	c.done = true
 	if result == ResultOK {
 		description.load(&c, atDescription)
@@ -1860,24 +1948,29 @@ func RangeDescribe(theRange *Range, description *RangeDescription) (result Resul
 
 // RangeOffsetOf is rk_range_offset_of.
 func RangeOffsetOf(theRange *Range, value *Value, offset *uint32) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(theRange), second: nil}
+	c := call{instance: coreInstance, first: nil, second: nil}
 	if result = c.enter(); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 32
+	c.next += 64
+	var atRange uint32
+	if theRange != nil {
+		atRange = fixed + 0
+		theRange.store(&c, atRange)
+	}
 	var atValue uint32
 	if value != nil {
-		atValue = fixed + 0
+		atValue = fixed + 32
 		value.store(&c, atValue)
 	}
-	atOffset := fixed + 24
+	atOffset := fixed + 56
 	{
 		b := c.bytes(atOffset, 4)
 		endian.PutUint32(b[0:], uint32(*offset))
 	}
-	result = Result(coreModule.Xrk_range_offset_of((*object)(theRange).address(), int32(atValue), int32(atOffset)))
+	result = Result(coreModule.Xrk_range_offset_of(int32(atRange), int32(atValue), int32(atOffset)))
 	c.done = true
 	{
 		b := c.bytes(atOffset, 4)
@@ -1888,15 +1981,20 @@ func RangeOffsetOf(theRange *Range, value *Value, offset *uint32) (result Result
 
 // RangeValueAt is rk_range_value_at.
 func RangeValueAt(theRange *Range, offset uint32, value *Value) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(theRange), second: nil}
+	c := call{instance: coreInstance, first: nil, second: nil}
 	if result = c.enter(); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 24
-	atValue := fixed + 0
-	result = Result(coreModule.Xrk_range_value_at((*object)(theRange).address(), int32(offset), int32(atValue)))
+	c.next += 56
+	var atRange uint32
+	if theRange != nil {
+		atRange = fixed + 0
+		theRange.store(&c, atRange)
+	}
+	atValue := fixed + 32
+	result = Result(coreModule.Xrk_range_value_at(int32(atRange), int32(offset), int32(atValue)))
 	c.done = true
 	if result == ResultOK {
 		value.load(&c, atValue)
@@ -1906,29 +2004,34 @@ func RangeValueAt(theRange *Range, offset uint32, value *Value) (result Result) 
 
 // RangeChanges is rk_range_changes.
 func RangeChanges(theRange *Range, before []uint8, after []uint8, fromOffset uint32, values []Value, allocated []bool, n *uint, nextOffset *uint32, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(theRange), second: nil}
+	c := call{instance: coreInstance, first: nil, second: nil}
 	if result = c.enter(); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 552
+	c.next += 584
+	var atRange uint32
+	if theRange != nil {
+		atRange = fixed + 0
+		theRange.store(&c, atRange)
+	}
 	atBefore := c.putBytes(before)
 	atAfter := c.putBytes(after)
 	atValues := c.allocateMany(len(values), 24, 8)
 	atAllocated := c.allocateMany(len(allocated), 1, 1)
-	atN := fixed + 0
+	atN := fixed + 32
 	{
 		b := c.bytes(atN, 4)
 		endian.PutUint32(b[0:], uint32(*n))
 	}
-	atNextOffset := fixed + 4
+	atNextOffset := fixed + 36
 	{
 		b := c.bytes(atNextOffset, 4)
 		endian.PutUint32(b[0:], uint32(*nextOffset))
 	}
-	atError := fixed + 8
-	result = Result(coreModule.Xrk_range_changes((*object)(theRange).address(), int32(atBefore), int32(len(before)), int32(atAfter), int32(len(after)), int32(fromOffset), int32(atValues), int32(atAllocated), int32(len(allocated)), int32(atN), int32(atNextOffset), int32(atError)))
+	atError := fixed + 40
+	result = Result(coreModule.Xrk_range_changes(int32(atRange), int32(atBefore), int32(len(before)), int32(atAfter), int32(len(after)), int32(fromOffset), int32(atValues), int32(atAllocated), int32(len(allocated)), int32(atN), int32(atNextOffset), int32(atError)))
 	c.done = true
 	{
 		b := c.bytes(atNextOffset, 4)
@@ -1939,7 +2042,9 @@ func RangeChanges(theRange *Range, before []uint8, after []uint8, fromOffset uin
 		*n = uint(endian.Uint32(b[0:]))
 	}
 	if result == ResultOK {
-		getList(&c, values[:min(len(values), int(*n))], atValues, 24, (*Value).load)
+		for i := range values[:min(len(values), int(*n))] {
+			values[i].load(&c, atValues+uint32(i)*24)
+		}
 	}
 	if result == ResultOK {
 		c.getBools(allocated[:min(len(allocated), int(*n))], atAllocated)
@@ -2334,8 +2439,14 @@ func ReportRecordRepair(report *Report, theRange uint, failed bool, set []Value,
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 544
-	atSet := putList(&c, set, 24, 8, (*Value).store)
-	atCleared := putList(&c, cleared, 24, 8, (*Value).store)
+	atSet := c.allocateMany(len(set), 24, 8)
+	for i := range set {
+		set[i].store(&c, atSet+uint32(i)*24)
+	}
+	atCleared := c.allocateMany(len(cleared), 24, 8)
+	for i := range cleared {
+		cleared[i].store(&c, atCleared+uint32(i)*24)
+	}
 	atError := fixed + 0
 	result = Result(coreModule.Xrk_report_record_repair((*object)(report).address(), int32(theRange), number(failed), int32(atSet), int32(len(set)), int32(atCleared), int32(len(cleared)), int32(atError)))
 	c.done = true
@@ -2390,7 +2501,9 @@ func ReportFindings(report *Report, from uint, findings []Finding, n *uint) (res
 		*n = uint(endian.Uint32(b[0:]))
 	}
 	if result == ResultOK {
-		getList(&c, findings[:min(len(findings), int(*n))], atFindings, 56, (*Finding).load)
+		for i := range findings[:min(len(findings), int(*n))] {
+			findings[i].load(&c, atFindings+uint32(i)*56)
+		}
 	}
 	return result
 }
@@ -2488,7 +2601,9 @@ func ReportClaimants(report *Report, finding uint, claimants []Claimant, n *uint
 		*n = uint(endian.Uint32(b[0:]))
 	}
 	if result == ResultOK {
-		getList(&c, claimants[:min(len(claimants), int(*n))], atClaimants, 16, (*Claimant).load)
+		for i := range claimants[:min(len(claimants), int(*n))] {
+			claimants[i].load(&c, atClaimants+uint32(i)*16)
+		}
 	}
 	return result
 }
@@ -2515,7 +2630,9 @@ func ReportObjectRepairs(report *Report, from uint, repairs []ObjectRepair, n *u
 		*n = uint(endian.Uint32(b[0:]))
 	}
 	if result == ResultOK {
-		getList(&c, repairs[:min(len(repairs), int(*n))], atRepairs, 40, (*ObjectRepair).load)
+		for i := range repairs[:min(len(repairs), int(*n))] {
+			repairs[i].load(&c, atRepairs+uint32(i)*40)
+		}
 	}
 	return result
 }
@@ -2542,7 +2659,9 @@ func ReportLeaks(report *Report, from uint, leaks []Leak, n *uint) (result Resul
 		*n = uint(endian.Uint32(b[0:]))
 	}
 	if result == ResultOK {
-		getList(&c, leaks[:min(len(leaks), int(*n))], atLeaks, 56, (*Leak).load)
+		for i := range leaks[:min(len(leaks), int(*n))] {
+			leaks[i].load(&c, atLeaks+uint32(i)*56)
+		}
 	}
 	return result
 }
@@ -2596,7 +2715,9 @@ func ReportRuns(report *Report, theRange uint, set uint32, members bool, fromOff
 		*n = uint(endian.Uint32(b[0:]))
 	}
 	if result == ResultOK {
-		getList(&c, runs[:min(len(runs), int(*n))], atRuns, 56, (*Run).load)
+		for i := range runs[:min(len(runs), int(*n))] {
+			runs[i].load(&c, atRuns+uint32(i)*56)
+		}
 	}
 	return result
 }
@@ -2673,27 +2794,29 @@ func ReportOccupancy(report *Report, theRange uint, count uint32, cells []Cell, 
 		*n = uint(endian.Uint32(b[0:]))
 	}
 	if result == ResultOK {
-		getList(&c, cells[:min(len(cells), int(*n))], atCells, 48, (*Cell).load)
+		for i := range cells[:min(len(cells), int(*n))] {
+			cells[i].load(&c, atCells+uint32(i)*48)
+		}
 	}
 	return result
 }
 
 // ServiceCIDRParse is rk_service_cidr_parse.
-func ServiceCIDRParse(spec string, cidr **ServiceCIDR, theError *Error) (result Result) {
+func ServiceCIDRParse(spec string, cidr *ServiceCIDR, theError *Error) (result Result) {
 	c := call{instance: coreInstance, first: nil, second: nil}
 	if result = c.enter(); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 552
+	c.next += 576
 	atSpec := c.putText(spec)
 	atCIDR := fixed + 0
-	atError := fixed + 8
+	atError := fixed + 32
 	result = Result(coreModule.Xrk_service_cidr_parse(int32(atSpec), int32(len(spec)), int32(atCIDR), int32(atError)))
 	c.done = true
 	if result == ResultOK {
-		*cidr = (*ServiceCIDR)(c.object(atCIDR))
+		cidr.load(&c, atCIDR)
 	}
 	if result != ResultOK {
 		theError.load(&c, atError)
@@ -2701,27 +2824,22 @@ func ServiceCIDRParse(spec string, cidr **ServiceCIDR, theError *Error) (result 
 	return result
 }
 
-// ServiceCIDRFree is rk_service_cidr_free.
-func ServiceCIDRFree(cidr *ServiceCIDR) {
-	c := call{instance: coreInstance, first: (*object)(cidr), second: nil}
-	if c.enter() == ResultOK {
-		defer c.leave(new(Result))
-		coreModule.Xrk_service_cidr_free(c.first.address())
-		c.done = true
-	}
-}
-
 // ServiceCIDRDescribe is rk_service_cidr_describe.
 func ServiceCIDRDescribe(cidr *ServiceCIDR, description *ServiceCIDRDescription) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(cidr), second: nil}
+	c := call{instance: coreInstance, first: nil, second: nil}
 	if result = c.enter(); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 16
-	atDescription := fixed + 0
-	result = Result(coreModule.Xrk_service_cidr_describe((*object)(cidr).address(), int32(atDescription)))
+	c.next += 48
+	var atCIDR uint32
+	if cidr != nil {
+		atCIDR = fixed + 0
+		cidr.store(&c, atCIDR)
+	}
+	atDescription := fixed + 32
+	result = Result(coreModule.Xrk_service_cidr_describe(int32(atCIDR), int32(atDescription)))
 	c.done = true
 	if result == ResultOK {
 		description.load(&c, atDescription)
@@ -2731,24 +2849,29 @@ func ServiceCIDRDescribe(cidr *ServiceCIDR, description *ServiceCIDRDescription)
 
 // ServiceCIDROffsetOf is rk_service_cidr_offset_of.
 func ServiceCIDROffsetOf(cidr *ServiceCIDR, value *Value, offset *uint64) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(cidr), second: nil}
+	c := call{instance: coreInstance, first: nil, second: nil}
 	if result = c.enter(); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 32
+	c.next += 64
+	var atCIDR uint32
+	if cidr != nil {
+		atCIDR = fixed + 0
+		cidr.store(&c, atCIDR)
+	}
 	var atValue uint32
 	if value != nil {
-		atValue = fixed + 0
+		atValue = fixed + 32
 		value.store(&c, atValue)
 	}
-	atOffset := fixed + 24
+	atOffset := fixed + 56
 	{
 		b := c.bytes(atOffset, 8)
 		endian.PutUint64(b[0:], uint64(*offset))
 	}
-	result = Result(coreModule.Xrk_service_cidr_offset_of((*object)(cidr).address(), int32(atValue), int32(atOffset)))
+	result = Result(coreModule.Xrk_service_cidr_offset_of(int32(atCIDR), int32(atValue), int32(atOffset)))
 	c.done = true
 	{
 		b := c.bytes(atOffset, 8)
@@ -2759,15 +2882,20 @@ func ServiceCIDROffsetOf(cidr *ServiceCIDR, value *Value, offset *uint64) (resul
 
 // ServiceCIDRValueAt is rk_service_cidr_value_at.
 func ServiceCIDRValueAt(cidr *ServiceCIDR, offset uint64, value *Value) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(cidr), second: nil}
+	c := call{instance: coreInstance, first: nil, second: nil}
 	if result = c.enter(); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 24
-	atValue := fixed + 0
-	result = Result(coreModule.Xrk_service_cidr_value_at((*object)(cidr).address(), int64(offset), int32(atValue)))
+	c.next += 56
+	var atCIDR uint32
+	if cidr != nil {
+		atCIDR = fixed + 0
+		cidr.store(&c, atCIDR)
+	}
+	atValue := fixed + 32
+	result = Result(coreModule.Xrk_service_cidr_value_at(int32(atCIDR), int64(offset), int32(atValue)))
 	c.done = true
 	if result == ResultOK {
 		value.load(&c, atValue)

@@ -9,16 +9,15 @@ import (
 
 func newAllocator(t *testing.T, cidr string) *Allocator {
 	t.Helper()
-	var r *Range
+	var r Range
 	var allocator *Allocator
 	var details Error
 	if result := RangeParse(cidr, RangeKindCIDR, &r, &details); result != ResultOK {
 		t.Fatal(result, details.Message)
 	}
-	if result := AllocatorNew(r, StrategyContiguous, 0, &allocator, &details); result != ResultOK {
+	if result := AllocatorNew(&r, StrategyContiguous, 0, &allocator, &details); result != ResultOK {
 		t.Fatal(result, details.Message)
 	}
-	RangeFree(r)
 	return allocator
 }
 

@@ -165,6 +165,19 @@ const (
 	ReasonRangeNearlyFull                  = 16
 )
 
+// Value is rk_value.
+type Value struct {
+	High uint64
+	Low  uint64
+	Kind uint32
+}
+
+// Range is rk_range.
+type Range struct {
+	First  Value
+	Extent uint32
+}
+
 // BitsPastRange is rk_bits_past_range.
 type BitsPastRange struct {
 	HighestOffset uint64
@@ -184,13 +197,6 @@ type Error struct {
 	DetailKind uint32
 	Detail     Detail
 	Message    string
-}
-
-// Value is rk_value.
-type Value struct {
-	High uint64
-	Low  uint64
-	Kind uint32
 }
 
 // Batch is rk_batch.
@@ -407,6 +413,12 @@ type Finished struct {
 	Ticket  uint64
 	Outcome uint32
 	Data    OutcomeData
+}
+
+// ServiceCIDR is rk_service_cidr.
+type ServiceCIDR struct {
+	Network Value
+	Prefix  uint32
 }
 
 // Reservation is rk_reservation.

@@ -9,7 +9,6 @@ const (
 	scalar    form = iota
 	handle         // *H
 	newHandle      // **H that is written
-	handles        // []*H
 	text           // string
 	listIn         // []T that is read
 	oneIn          // *T that is read, or nil
@@ -59,8 +58,6 @@ func (h *header) arguments(f *function) []argument {
 			a.form = scalar
 		case h.isHandle(p.kind) && p.pointers == 1:
 			a.form = handle
-		case h.isHandle(p.kind) && p.constant:
-			a.form, a.length = handles, next.name
 		case h.isHandle(p.kind):
 			a.form = newHandle
 		case isSpecial:
@@ -101,8 +98,6 @@ func (a *argument) goType() string {
 		return "*" + exported(a.kind)
 	case newHandle:
 		return "**" + exported(a.kind)
-	case handles:
-		return "[]*" + exported(a.kind)
 	case text:
 		return "string"
 	case listIn, listOut:

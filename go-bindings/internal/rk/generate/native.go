@@ -152,8 +152,6 @@ func (h *header) nativeFunction(w *writer, f *function) {
 			w.line("var c_%s *C.%s", a.name, a.kind)
 			pointer = "&c_" + a.name
 			after = append(after, fmt.Sprintf("*%s = (*%s)(unsafe.Pointer(c_%s))", name, exported(a.kind), a.name))
-		case a.form == handles:
-			pointer = fmt.Sprintf("(**C.%s)(unsafe.Pointer(unsafe.SliceData(%s)))", a.kind, name)
 		case a.form == text:
 			pointer = fmt.Sprintf("(*C.char)(unsafe.Pointer(unsafe.StringData(%s)))", name)
 		case a.form == listIn && converted:

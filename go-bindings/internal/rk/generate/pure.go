@@ -97,7 +97,7 @@ func (h *header) store(w *writer, s *structure) {
 		of := h.structure(m.kind)
 		switch {
 		case m.list:
-			lists = append(lists, fmt.Sprintf("list%s := %s", name, h.storeList(m.kind, m.goType() == "string", "s."+name)))
+			lists = append(lists, h.storeList("list"+name, "c", m.kind, m.goType() == "string", "s."+name))
 			scalars = append(scalars, put("size_t", at, "list"+name), put("size_t", h.offset(s, m.length), "len(s."+name+")"))
 		case of == nil:
 			scalars = append(scalars, put(m.kind, at, "s."+name))
@@ -122,20 +122,22 @@ func (h *header) store(w *writer, s *structure) {
 	w.line("}\n")
 }
 
-// storeList returns an expression that writes a list and returns its address.
-func (h *header) storeList(kind string, isText bool, value string) string {
+// storeList returns statements that write a list and set a new variable to its address. call is a pointer to the call.
+func (h *header) storeList(at, call, kind string, isText bool, value string) string {
 	size, align := h.size(kind)
 	switch {
 	case isText:
-		return fmt.Sprintf("c.putText(%s)", value)
+		return fmt.Sprintf("%s := c.putText(%s)", at, value)
 	case size == 1 && kind != "bool":
-		return fmt.Sprintf("c.putBytes(%s)", value)
+		return fmt.Sprintf("%s := c.putBytes(%s)", at, value)
 	case kind == "uint32_t":
-		return fmt.Sprintf("c.putWords(%s)", value)
+		return fmt.Sprintf("%s := c.putWords(%s)", at, value)
 	case h.structure(kind) == nil:
 		panic("a list of " + kind + " has no form that the generator knows")
 	default:
-		return fmt.Sprintf("putList(c, %s, %d, %d, (*%s).store)", value, size, align, exported(kind))
+		// A function for all types would let the list escape to the heap.
+		return fmt.Sprintf("%s := c.allocateMany(len(%s), %d, %d)\nfor i := range %s {\n%s[i].store(%s, %s+uint32(i)*%d)\n}",
+			at, value, size, align, value, value, call, at, size)
 	}
 }
 
@@ -256,12 +258,10 @@ func (h *header) pureFunction(w *writer, f *function) {
 		case newHandle:
 			w.line("%s := %s", at, fixed[a.name])
 			after = append(after, fmt.Sprintf("if result == ResultOK {\n*%s = (*%s)(c.object(%s))\n}", name, exported(a.kind), at))
-		case handles:
-			w.line("%s := putHandles(&c, %s)", at, name)
 		case text:
 			w.line("%s := c.putText(%s)", at, name)
 		case listIn:
-			w.line("%s := %s", at, strings.Replace(h.storeList(a.kind, false, name), "(c, ", "(&c, ", 1))
+			w.line("%s", h.storeList(at, "&c", a.kind, false, name))
 		case oneIn:
 			w.line("var %s uint32\nif %s != nil {\n%s = %s", at, name, at, fixed[a.name])
 			if s == nil {
@@ -278,7 +278,7 @@ func (h *header) pureFunction(w *writer, f *function) {
 			}
 			switch {
 			case s != nil:
-				after = append(after, fmt.Sprintf("if result == ResultOK {\ngetList(&c, %s[:%s], %s, %d, (*%s).load)\n}", name, count, at, size, exported(a.kind)))
+				after = append(after, fmt.Sprintf("if result == ResultOK {\nfor i := range %s[:%s] {\n%s[i].load(&c, %s+uint32(i)*%d)\n}\n}", name, count, name, at, size))
 			case a.kind == "bool":
 				after = append(after, fmt.Sprintf("if result == ResultOK {\nc.getBools(%s[:%s], %s)\n}", name, count, at))
 			case size == 1:
