@@ -9,9 +9,9 @@ import (
 
 // A handle is a Go struct with an object of the library in it.
 //
-//   - Close drops the object's state at once; the few bytes that then remain are freed by a cleanup, once nothing in Go
-//     refers to the object. So a call that runs beside Close finds a closed object, never freed memory, and the hot path
-//     needs no lock in Go: the library locks inside.
+//   - Close drops the object's state at once. What remains, and all of an object that was forgotten, is freed by a cleanup once
+//     nothing in Go refers to the object, or, in pure Go, is collected with it. So a call that runs beside Close finds a closed
+//     object, never freed memory.
 //   - Each call is followed by runtime.KeepAlive, or else the cleanup might run during the call.
 //   - A nil pointer (of a zero value or a nil receiver) is passed as NULL, and the library's answer becomes ErrClosed.
 
@@ -24,9 +24,11 @@ type owned[P any] struct {
 	_ [2]uintptr
 }
 
-func own[P any](c P, free func(P)) *owned[P] {
+func own[P interface{ IsAlone() bool }](c P, free func(P)) *owned[P] {
 	o := &owned[P]{c: c}
-	runtime.AddCleanup(o, free, c)
+	if !c.IsAlone() {
+		runtime.AddCleanup(o, free, c)
+	}
 	return o
 }
 

@@ -17,14 +17,15 @@ export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="--remap-path-prefix=${CARG
 scripts/patiently.sh "the library" "${CARGO:-cargo}" build --release --locked --target $target -p rangekeeper-ffi
 linker=$(rustc --print sysroot)/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')/bin/gcc-ld/wasm-ld
 
-translate() { # PACKAGE FUNCTION...
-	local package=$1 exports=() name
-	shift
+translate() { # PACKAGE STACK-SIZE FUNCTION...
+	local package=$1 stack=$2 exports=() name
+	shift 2
 	for name in "$@"; do exports+=("--export=$name"); done
 	mkdir -p "$out/$package"
 	local wasm=target/$target/release/$package.wasm
 	# The stack comes first, so that its overflow is a trap; Go restores its pointer after one.
-	"$linker" --no-entry --gc-sections --strip-all --stack-first -z stack-size=1048576 --export=__stack_pointer "${exports[@]}" \
+	"$linker" --no-entry --gc-sections --strip-all --stack-first -z "stack-size=$stack" --export=__stack_pointer --export=__heap_base \
+		--export=rk_memory_allocate --export=rk_memory_free "${exports[@]}" \
 		target/$target/release/librangekeeper.a -o "$wasm"
 	local made="$wasm2go $(sha256sum < "$wasm")"
 	[[ $(cat "$out/$package/made" 2>/dev/null) == "$made" ]] && return
@@ -36,7 +37,8 @@ translate() { # PACKAGE FUNCTION...
 mapfile -t functions < <(grep -o '\brk_[a-z0-9_]*' ffi/symbols.txt | sort -u)
 mapfile -t bootstrap < <(printf '%s\n' "${functions[@]}" | grep '^rk_bootstrap_')
 mapfile -t core < <(printf '%s\n' "${functions[@]}" | grep -v '^rk_bootstrap_')
-translate core "${core[@]}"
-translate bootstrap "${bootstrap[@]}"
+# There may be an instance for each object of the core. Its deepest call takes 7 KiB of stack (TestStack).
+translate core 16384 "${core[@]}"
+translate bootstrap 1048576 "${bootstrap[@]}"
 # Functions of wasm2go are part of what it writes.
 install -m 644 "$("${GO:-go}" list -m -f '{{.Dir}}' "github.com/ncruces/wasm2go@$wasm2go")/LICENSE" "$out/LICENSE.wasm2go"

@@ -21,6 +21,8 @@ mod index;
 mod ip_address;
 mod leak;
 mod leak_tracker;
+#[cfg(target_arch = "wasm32")]
+mod memory;
 mod range;
 mod range_allocation;
 mod repair_pass;

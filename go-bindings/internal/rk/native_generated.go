@@ -255,32 +255,62 @@ import (
 // Allocator is an object of the library, in its memory.
 type Allocator struct{ _ [0]func() }
 
+// IsAlone reports that the object has to be freed.
+func (*Allocator) IsAlone() bool { return false }
+
 // Audit is an object of the library, in its memory.
 type Audit struct{ _ [0]func() }
+
+// IsAlone reports that the object has to be freed.
+func (*Audit) IsAlone() bool { return false }
 
 // Bootstrap is an object of the library, in its memory.
 type Bootstrap struct{ _ [0]func() }
 
+// IsAlone reports that the object has to be freed.
+func (*Bootstrap) IsAlone() bool { return false }
+
 // Committer is an object of the library, in its memory.
 type Committer struct{ _ [0]func() }
+
+// IsAlone reports that the object has to be freed.
+func (*Committer) IsAlone() bool { return false }
 
 // Index is an object of the library, in its memory.
 type Index struct{ _ [0]func() }
 
+// IsAlone reports that the object has to be freed.
+func (*Index) IsAlone() bool { return false }
+
 // LeakCounters is an object of the library, in its memory.
 type LeakCounters struct{ _ [0]func() }
+
+// IsAlone reports that the object has to be freed.
+func (*LeakCounters) IsAlone() bool { return false }
 
 // LeakTracker is an object of the library, in its memory.
 type LeakTracker struct{ _ [0]func() }
 
+// IsAlone reports that the object has to be freed.
+func (*LeakTracker) IsAlone() bool { return false }
+
 // RangeAllocation is an object of the library, in its memory.
 type RangeAllocation struct{ _ [0]func() }
+
+// IsAlone reports that the object has to be freed.
+func (*RangeAllocation) IsAlone() bool { return false }
 
 // RepairPass is an object of the library, in its memory.
 type RepairPass struct{ _ [0]func() }
 
+// IsAlone reports that the object has to be freed.
+func (*RepairPass) IsAlone() bool { return false }
+
 // Report is an object of the library, in its memory.
 type Report struct{ _ [0]func() }
+
+// IsAlone reports that the object has to be freed.
+func (*Report) IsAlone() bool { return false }
 
 // The structs that cross without a conversion have the size that they have in C.
 var (

@@ -9,78 +9,23 @@ import (
 	"sync"
 	"unsafe"
 
-	// `make purego` writes these.
-	bootstrapwasm "github.com/rangekeeper/rangekeeper/go-bindings/internal/wasm/bootstrap"
-	corewasm "github.com/rangekeeper/rangekeeper/go-bindings/internal/wasm/core"
 )
 
 // Numbers in the library's memory are little-endian on every platform.
 var endian = binary.LittleEndian
 
-// instance is a copy of the library with its memory, for one call at a time. All handles are in it, as a call may have
-// several. Its memory is reused once handles are freed, and never shrinks.
-type instance struct {
-	mutex sync.Mutex
-	// memory is replaced when it grows.
-	memory *[]byte
-	grow   func(pages, most int64) int64
-	// stack is the library's stack pointer, which a trap leaves where it was.
-	stack *int32
-	// arguments are copied into this part of the memory for the duration of a call.
-	arguments, argumentsEnd uint32
-}
-
-const (
-	pageSize    = 1 << 16
-	maximalSize = 1 << 32
-)
-
 // errTooLarge: the library's address space has no room for the arguments of a call, which was not made.
 var errTooLarge = errors.New("the arguments are larger than the address space")
 
-var (
-	coreModule   = corewasm.New()
-	coreInstance = newInstance(coreModule.Slice(), coreModule.Grow, coreModule.X__stack_pointer())
-
-	bootstrapModule   *bootstrapwasm.Module
-	bootstrapInstance *instance
-	bootstrapOnce     sync.Once
-)
-
-func newInstance(memory *[]byte, grow func(pages, most int64) int64, stack *int32) *instance {
-	i := &instance{memory: memory, grow: grow, stack: stack}
-	i.reserve(pageSize)
-	return i
-}
-
-// startBootstrap makes the instance when it is needed, so that a program that does not need it does not have its code.
-func startBootstrap() *instance {
-	bootstrapOnce.Do(func() {
-		bootstrapModule = bootstrapwasm.New()
-		bootstrapInstance = newInstance(bootstrapModule.Slice(), bootstrapModule.Grow, bootstrapModule.X__stack_pointer())
-	})
-	return bootstrapInstance
-}
-
-// reserve replaces the memory for arguments by one of this size. The library's allocator takes pages that it has not asked for
-// as another's.
-func (i *instance) reserve(size uint64) {
-	size = (size + pageSize - 1) / pageSize * pageSize
-	first := i.grow(int64(size/pageSize), maximalSize/pageSize)
-	if first < 0 {
-		panic(errTooLarge)
-	}
-	// The end is a multiple of 8 below the end of the pages, so that no aligned address lies behind it or overflows.
-	i.arguments, i.argumentsEnd = uint32(first*pageSize), uint32(uint64(first*pageSize)+size-8)
-}
-
-// object is a handle: its address in the library's memory.
+// object is a handle.
 type object struct {
+	in *instance
+	// at is its address there.
 	at uint32
 	// poisoned: a call with the handle trapped, and has left it in an unknown state.
-	poisoned bool
-	// closed: it was closed after that.
-	closed bool
+	poisoned, closed bool
+	// alone: nothing else is in the instance, which is collected with the object.
+	alone bool
 }
 
 func (o *object) address() int32 {
@@ -97,10 +42,23 @@ type call struct {
 	next          uint32
 	stackBefore   int32
 	done          bool
+	// calls is where the instance is from, if the call has no object.
+	calls *sync.Pool
+	// blocks is the last block of [instance.allocate] for arguments.
+	blocks uint32
 }
 
-// enter begins a call, unless a handle is poisoned.
-func (c *call) enter() Result {
+// enter begins a call, unless a handle is poisoned. calls has the instances for a call without an object.
+func (c *call) enter(calls *sync.Pool) Result {
+	switch {
+	case c.instance != nil: // that of a new object
+	case c.first != nil:
+		c.instance = c.first.in
+	case c.second != nil:
+		c.instance = c.second.in
+	default:
+		c.instance, c.calls = calls.Get().(*instance), calls
+	}
 	c.mutex.Lock()
 	if result := max(c.first.state(), c.second.state()); result != ResultOK {
 		c.mutex.Unlock()
@@ -112,7 +70,7 @@ func (c *call) enter() Result {
 
 func (o *object) state() Result {
 	switch {
-	case o == nil || !o.poisoned:
+	case o == nil || !o.poisoned && !o.closed:
 		return ResultOK
 	case o.closed:
 		return ResultClosed
@@ -124,46 +82,88 @@ func (o *object) state() Result {
 // leave ends a call. A call that is not done has trapped: a panic or a fault in the library, which has changed its handles
 // halfway. Their memory is not used again.
 func (c *call) leave(result *Result) {
+	defer c.mutex.Unlock()
 	if !c.done {
 		if recover() == errTooLarge {
 			*result = ResultInvalidArgument
-			c.mutex.Unlock()
+		} else {
+			*result = ResultPanic
+			*c.stack = c.stackBefore
+			for _, o := range []*object{c.first, c.second} {
+				if o != nil {
+					o.poisoned = true
+				}
+			}
 			return
 		}
-		*result = ResultPanic
-		*c.stack = c.stackBefore
-		for _, o := range []*object{c.first, c.second} {
-			if o != nil {
-				o.poisoned = true
-			}
-		}
 	}
-	c.mutex.Unlock()
+	for c.blocks != 0 {
+		at := c.blocks
+		b := c.bytes(at, blockHeader)
+		size := endian.Uint32(b[4:])
+		c.blocks = endian.Uint32(b)
+		c.free(at, size)
+	}
+	if c.calls != nil {
+		c.calls.Put(c.instance)
+	}
 }
 
-// closePoisoned closes a handle that cannot be used any more.
-func (c *call) closePoisoned() Result {
+// close closes and frees a handle: nothing of it remains in the library's memory. A call beside it comes before, or finds it
+// closed.
+func (o *object) close(free func(*instance, int32)) (result Result) {
+	if o == nil {
+		return ResultNullPointer
+	}
+	c := call{instance: o.in, first: o}
 	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	c.first.closed = true
+	if o.closed {
+		c.mutex.Unlock()
+		return ResultOK
+	}
+	o.closed = true
+	c.objects--
+	switch {
+	case c.objects == 0 && !c.shared:
+		c.core, c.bootstrap, c.memory = nil, nil, nil
+	case !o.poisoned:
+		c.stackBefore = *c.stack
+		defer c.leave(&result)
+		free(c.instance, o.address())
+		c.done = true
+		return ResultOK
+	}
+	c.mutex.Unlock()
 	return ResultOK
 }
 
-// allocate returns memory for an argument. Its content is that of an earlier call.
+// blockHeader is the size of what stands before a block: the address of the block before, and the size.
+const blockHeader = 8
+
+// allocate returns memory for an argument, for the duration of the call. Its content is that of an earlier call.
 func (c *call) allocate(size, align uint32) uint32 {
 	at := (c.next + align - 1) &^ (align - 1)
-	if size > c.argumentsEnd-at {
-		return c.allocateMore(uint64(size))
+	if at > c.argumentsEnd || size > c.argumentsEnd-at {
+		return c.allocateBlock(uint64(size))
 	}
 	c.next = at + size
 	return at
 }
 
-// allocateMore gets memory of twice the size for the arguments of this and later calls. What was allocated before stays valid.
-func (c *call) allocateMore(size uint64) uint32 {
-	c.reserve(2 * max(size, uint64(c.argumentsEnd-c.arguments)))
-	c.next = c.arguments + uint32(size)
-	return c.arguments
+func (c *call) allocateBlock(size uint64) uint32 {
+	size += blockHeader
+	if size > math.MaxInt32 {
+		panic(errTooLarge)
+	}
+	at := c.instance.allocate(uint32(size))
+	if at == 0 {
+		panic(errTooLarge)
+	}
+	b := c.bytes(at, blockHeader)
+	endian.PutUint32(b, c.blocks)
+	endian.PutUint32(b[4:], uint32(size))
+	c.blocks = at
+	return at + blockHeader
 }
 
 func (c *call) allocateMany(n int, size, align uint32) uint32 {
@@ -203,8 +203,11 @@ func (c *call) putWords(words []uint32) uint32 {
 
 var littleEndianHost = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
-// object returns the handle whose address the library has written.
-func (c *call) object(at uint32) *object { return &object{at: endian.Uint32(c.bytes(at, 4))} }
+// object returns the new handle whose address the library has written.
+func (c *call) object(at uint32) *object {
+	c.objects++
+	return &object{in: c.instance, at: endian.Uint32(c.bytes(at, 4)), alone: c.objects == 1 && !c.shared}
+}
 
 func (c *call) getBools(list []bool, at uint32) {
 	for i, b := range c.bytes(at, len(list)) {

@@ -7,32 +7,62 @@ package rk
 // Allocator is an object of the library.
 type Allocator object
 
+// IsAlone reports whether the object's memory is collected with it, so that it need not be freed.
+func (o *Allocator) IsAlone() bool { return o.alone }
+
 // Audit is an object of the library.
 type Audit object
+
+// IsAlone reports whether the object's memory is collected with it, so that it need not be freed.
+func (o *Audit) IsAlone() bool { return o.alone }
 
 // Bootstrap is an object of the library.
 type Bootstrap object
 
+// IsAlone reports whether the object's memory is collected with it, so that it need not be freed.
+func (o *Bootstrap) IsAlone() bool { return o.alone }
+
 // Committer is an object of the library.
 type Committer object
+
+// IsAlone reports whether the object's memory is collected with it, so that it need not be freed.
+func (o *Committer) IsAlone() bool { return o.alone }
 
 // Index is an object of the library.
 type Index object
 
+// IsAlone reports whether the object's memory is collected with it, so that it need not be freed.
+func (o *Index) IsAlone() bool { return o.alone }
+
 // LeakCounters is an object of the library.
 type LeakCounters object
+
+// IsAlone reports whether the object's memory is collected with it, so that it need not be freed.
+func (o *LeakCounters) IsAlone() bool { return o.alone }
 
 // LeakTracker is an object of the library.
 type LeakTracker object
 
+// IsAlone reports whether the object's memory is collected with it, so that it need not be freed.
+func (o *LeakTracker) IsAlone() bool { return o.alone }
+
 // RangeAllocation is an object of the library.
 type RangeAllocation object
+
+// IsAlone reports whether the object's memory is collected with it, so that it need not be freed.
+func (o *RangeAllocation) IsAlone() bool { return o.alone }
 
 // RepairPass is an object of the library.
 type RepairPass object
 
+// IsAlone reports whether the object's memory is collected with it, so that it need not be freed.
+func (o *RepairPass) IsAlone() bool { return o.alone }
+
 // Report is an object of the library.
 type Report object
+
+// IsAlone reports whether the object's memory is collected with it, so that it need not be freed.
+func (o *Report) IsAlone() bool { return o.alone }
 
 func (s *Value) store(c *call, at uint32) {
 	b := c.bytes(at, 24)
@@ -429,8 +459,8 @@ func (s *ServiceCIDRDescription) load(c *call, at uint32) {
 
 // AllocatorNew is rk_allocator_new.
 func AllocatorNew(theRange *Range, strategy uint32, seed uint64, allocator **Allocator, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: nil, second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{instance: place(bitmapSize(theRange))}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -443,7 +473,7 @@ func AllocatorNew(theRange *Range, strategy uint32, seed uint64, allocator **All
 	}
 	atAllocator := fixed + 32
 	atError := fixed + 40
-	result = Result(coreModule.Xrk_allocator_new(int32(atRange), int32(strategy), int64(seed), int32(atAllocator), int32(atError)))
+	result = Result(c.core.Xrk_allocator_new(int32(atRange), int32(strategy), int64(seed), int32(atAllocator), int32(atError)))
 	c.done = true
 	if result == ResultOK {
 		*allocator = (*Allocator)(c.object(atAllocator))
@@ -456,37 +486,25 @@ func AllocatorNew(theRange *Range, strategy uint32, seed uint64, allocator **All
 
 // AllocatorFree is rk_allocator_free.
 func AllocatorFree(allocator *Allocator) {
-	c := call{instance: coreInstance, first: (*object)(allocator), second: nil}
-	if c.enter() == ResultOK {
-		defer c.leave(new(Result))
-		coreModule.Xrk_allocator_free(c.first.address())
-		c.done = true
-	}
+	(*object)(allocator).close(func(in *instance, at int32) { in.core.Xrk_allocator_free(at) })
 }
 
 // AllocatorClose is rk_allocator_close.
 func AllocatorClose(allocator *Allocator) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(allocator), second: nil}
-	if result = c.enter(); result != ResultOK {
-		return c.closePoisoned()
-	}
-	defer c.leave(&result)
-	result = Result(coreModule.Xrk_allocator_close((*object)(allocator).address()))
-	c.done = true
-	return result
+	return (*object)(allocator).close(func(in *instance, at int32) { in.core.Xrk_allocator_free(at) })
 }
 
 // AllocatorDryRun is rk_allocator_dry_run.
 func AllocatorDryRun(allocator *Allocator, dryRun **Allocator) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(allocator), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(allocator)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 8
 	atDryRun := fixed + 0
-	result = Result(coreModule.Xrk_allocator_dry_run((*object)(allocator).address(), int32(atDryRun)))
+	result = Result(c.core.Xrk_allocator_dry_run((*object)(allocator).address(), int32(atDryRun)))
 	c.done = true
 	if result == ResultOK {
 		*dryRun = (*Allocator)(c.object(atDryRun))
@@ -496,8 +514,8 @@ func AllocatorDryRun(allocator *Allocator, dryRun **Allocator) (result Result) {
 
 // AllocatorAllocate is rk_allocator_allocate.
 func AllocatorAllocate(allocator *Allocator, value *Value) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(allocator), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(allocator)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -508,22 +526,22 @@ func AllocatorAllocate(allocator *Allocator, value *Value) (result Result) {
 		atValue = fixed + 0
 		value.store(&c, atValue)
 	}
-	result = Result(coreModule.Xrk_allocator_allocate((*object)(allocator).address(), int32(atValue)))
+	result = Result(c.core.Xrk_allocator_allocate((*object)(allocator).address(), int32(atValue)))
 	c.done = true
 	return result
 }
 
 // AllocatorAllocateNext is rk_allocator_allocate_next.
 func AllocatorAllocateNext(allocator *Allocator, value *Value) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(allocator), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(allocator)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 24
 	atValue := fixed + 0
-	result = Result(coreModule.Xrk_allocator_allocate_next((*object)(allocator).address(), int32(atValue)))
+	result = Result(c.core.Xrk_allocator_allocate_next((*object)(allocator).address(), int32(atValue)))
 	c.done = true
 	if result == ResultOK {
 		value.load(&c, atValue)
@@ -533,8 +551,8 @@ func AllocatorAllocateNext(allocator *Allocator, value *Value) (result Result) {
 
 // AllocatorRelease is rk_allocator_release.
 func AllocatorRelease(allocator *Allocator, value *Value, wasUsed *bool) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(allocator), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(allocator)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -550,7 +568,7 @@ func AllocatorRelease(allocator *Allocator, value *Value, wasUsed *bool) (result
 		b := c.bytes(atWasUsed, 1)
 		putBool(b[0:], *wasUsed)
 	}
-	result = Result(coreModule.Xrk_allocator_release((*object)(allocator).address(), int32(atValue), int32(atWasUsed)))
+	result = Result(c.core.Xrk_allocator_release((*object)(allocator).address(), int32(atValue), int32(atWasUsed)))
 	c.done = true
 	{
 		b := c.bytes(atWasUsed, 1)
@@ -561,8 +579,8 @@ func AllocatorRelease(allocator *Allocator, value *Value, wasUsed *bool) (result
 
 // AllocatorHas is rk_allocator_has.
 func AllocatorHas(allocator *Allocator, value *Value, isUsed *bool) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(allocator), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(allocator)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -578,7 +596,7 @@ func AllocatorHas(allocator *Allocator, value *Value, isUsed *bool) (result Resu
 		b := c.bytes(atIsUsed, 1)
 		putBool(b[0:], *isUsed)
 	}
-	result = Result(coreModule.Xrk_allocator_has((*object)(allocator).address(), int32(atValue), int32(atIsUsed)))
+	result = Result(c.core.Xrk_allocator_has((*object)(allocator).address(), int32(atValue), int32(atIsUsed)))
 	c.done = true
 	{
 		b := c.bytes(atIsUsed, 1)
@@ -589,8 +607,8 @@ func AllocatorHas(allocator *Allocator, value *Value, isUsed *bool) (result Resu
 
 // AllocatorUsed is rk_allocator_used.
 func AllocatorUsed(allocator *Allocator, used *uint32) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(allocator), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(allocator)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -601,7 +619,7 @@ func AllocatorUsed(allocator *Allocator, used *uint32) (result Result) {
 		b := c.bytes(atUsed, 4)
 		endian.PutUint32(b[0:], uint32(*used))
 	}
-	result = Result(coreModule.Xrk_allocator_used((*object)(allocator).address(), int32(atUsed)))
+	result = Result(c.core.Xrk_allocator_used((*object)(allocator).address(), int32(atUsed)))
 	c.done = true
 	{
 		b := c.bytes(atUsed, 4)
@@ -612,8 +630,8 @@ func AllocatorUsed(allocator *Allocator, used *uint32) (result Result) {
 
 // AllocatorAllocateBatch is rk_allocator_allocate_batch.
 func AllocatorAllocateBatch(allocator *Allocator, requests []Value, values []Value, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(allocator), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(allocator)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -625,7 +643,7 @@ func AllocatorAllocateBatch(allocator *Allocator, requests []Value, values []Val
 	}
 	atValues := c.allocateMany(len(values), 24, 8)
 	atError := fixed + 0
-	result = Result(coreModule.Xrk_allocator_allocate_batch((*object)(allocator).address(), int32(atRequests), int32(len(values)), int32(atValues), int32(atError)))
+	result = Result(c.core.Xrk_allocator_allocate_batch((*object)(allocator).address(), int32(atRequests), int32(len(values)), int32(atValues), int32(atError)))
 	c.done = true
 	if result == ResultOK {
 		for i := range values[:len(values)] {
@@ -640,8 +658,8 @@ func AllocatorAllocateBatch(allocator *Allocator, requests []Value, values []Val
 
 // AllocatorSnapshot is rk_allocator_snapshot.
 func AllocatorSnapshot(allocator *Allocator, buffer []uint8, theLen *uint) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(allocator), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(allocator)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -653,7 +671,7 @@ func AllocatorSnapshot(allocator *Allocator, buffer []uint8, theLen *uint) (resu
 		b := c.bytes(atLen, 4)
 		endian.PutUint32(b[0:], uint32(*theLen))
 	}
-	result = Result(coreModule.Xrk_allocator_snapshot((*object)(allocator).address(), int32(atBuffer), int32(len(buffer)), int32(atLen)))
+	result = Result(c.core.Xrk_allocator_snapshot((*object)(allocator).address(), int32(atBuffer), int32(len(buffer)), int32(atLen)))
 	c.done = true
 	{
 		b := c.bytes(atLen, 4)
@@ -667,8 +685,8 @@ func AllocatorSnapshot(allocator *Allocator, buffer []uint8, theLen *uint) (resu
 
 // AllocatorRestore is rk_allocator_restore.
 func AllocatorRestore(allocator *Allocator, theRange string, data []uint8, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(allocator), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(allocator)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -677,7 +695,7 @@ func AllocatorRestore(allocator *Allocator, theRange string, data []uint8, theEr
 	atRange := c.putText(theRange)
 	atData := c.putBytes(data)
 	atError := fixed + 0
-	result = Result(coreModule.Xrk_allocator_restore((*object)(allocator).address(), int32(atRange), int32(len(theRange)), int32(atData), int32(len(data)), int32(atError)))
+	result = Result(c.core.Xrk_allocator_restore((*object)(allocator).address(), int32(atRange), int32(len(theRange)), int32(atData), int32(len(data)), int32(atError)))
 	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)
@@ -687,8 +705,8 @@ func AllocatorRestore(allocator *Allocator, theRange string, data []uint8, theEr
 
 // AuditNew is rk_audit_new.
 func AuditNew(ipaddresses bool, now *int64, audit **Audit) (result Result) {
-	c := call{instance: coreInstance, first: nil, second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{instance: repairs()}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -700,7 +718,7 @@ func AuditNew(ipaddresses bool, now *int64, audit **Audit) (result Result) {
 		endian.PutUint64(c.bytes(atNow, 8), uint64(*now))
 	}
 	atAudit := fixed + 8
-	result = Result(coreModule.Xrk_audit_new(number(ipaddresses), int32(atNow), int32(atAudit)))
+	result = Result(c.core.Xrk_audit_new(number(ipaddresses), int32(atNow), int32(atAudit)))
 	c.done = true
 	if result == ResultOK {
 		*audit = (*Audit)(c.object(atAudit))
@@ -710,30 +728,18 @@ func AuditNew(ipaddresses bool, now *int64, audit **Audit) (result Result) {
 
 // AuditFree is rk_audit_free.
 func AuditFree(audit *Audit) {
-	c := call{instance: coreInstance, first: (*object)(audit), second: nil}
-	if c.enter() == ResultOK {
-		defer c.leave(new(Result))
-		coreModule.Xrk_audit_free(c.first.address())
-		c.done = true
-	}
+	(*object)(audit).close(func(in *instance, at int32) { in.core.Xrk_audit_free(at) })
 }
 
 // AuditClose is rk_audit_close.
 func AuditClose(audit *Audit) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(audit), second: nil}
-	if result = c.enter(); result != ResultOK {
-		return c.closePoisoned()
-	}
-	defer c.leave(&result)
-	result = Result(coreModule.Xrk_audit_close((*object)(audit).address()))
-	c.done = true
-	return result
+	return (*object)(audit).close(func(in *instance, at int32) { in.core.Xrk_audit_free(at) })
 }
 
 // AuditAddBitmap is rk_audit_add_bitmap.
 func AuditAddBitmap(audit *Audit, configured *Range, storedRange string, storedData []uint8, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(audit), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(audit)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -747,7 +753,7 @@ func AuditAddBitmap(audit *Audit, configured *Range, storedRange string, storedD
 	atStoredRange := c.putText(storedRange)
 	atStoredData := c.putBytes(storedData)
 	atError := fixed + 32
-	result = Result(coreModule.Xrk_audit_add_bitmap((*object)(audit).address(), int32(atConfigured), int32(atStoredRange), int32(len(storedRange)), int32(atStoredData), int32(len(storedData)), int32(atError)))
+	result = Result(c.core.Xrk_audit_add_bitmap((*object)(audit).address(), int32(atConfigured), int32(atStoredRange), int32(len(storedRange)), int32(atStoredData), int32(len(storedData)), int32(atError)))
 	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)
@@ -757,8 +763,8 @@ func AuditAddBitmap(audit *Audit, configured *Range, storedRange string, storedD
 
 // AuditAddUnseen is rk_audit_add_unseen.
 func AuditAddUnseen(audit *Audit, theRange *Range, known []uint8, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(audit), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(audit)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -771,7 +777,7 @@ func AuditAddUnseen(audit *Audit, theRange *Range, known []uint8, theError *Erro
 	}
 	atKnown := c.putBytes(known)
 	atError := fixed + 32
-	result = Result(coreModule.Xrk_audit_add_unseen((*object)(audit).address(), int32(atRange), int32(atKnown), int32(len(known)), int32(atError)))
+	result = Result(c.core.Xrk_audit_add_unseen((*object)(audit).address(), int32(atRange), int32(atKnown), int32(len(known)), int32(atError)))
 	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)
@@ -781,15 +787,15 @@ func AuditAddUnseen(audit *Audit, theRange *Range, known []uint8, theError *Erro
 
 // AuditCompareBitmap is rk_audit_compare_bitmap.
 func AuditCompareBitmap(audit *Audit, theRange uint, written uint64, upgraded uint64, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(audit), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(audit)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 544
 	atError := fixed + 0
-	result = Result(coreModule.Xrk_audit_compare_bitmap((*object)(audit).address(), int32(theRange), int64(written), int64(upgraded), int32(atError)))
+	result = Result(c.core.Xrk_audit_compare_bitmap((*object)(audit).address(), int32(theRange), int64(written), int64(upgraded), int32(atError)))
 	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)
@@ -799,8 +805,8 @@ func AuditCompareBitmap(audit *Audit, theRange uint, written uint64, upgraded ui
 
 // AuditAddServiceCIDR is rk_audit_add_service_cidr.
 func AuditAddServiceCIDR(audit *Audit, cidr string, isReady bool, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(audit), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(audit)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -808,7 +814,7 @@ func AuditAddServiceCIDR(audit *Audit, cidr string, isReady bool, theError *Erro
 	c.next += 544
 	atCIDR := c.putText(cidr)
 	atError := fixed + 0
-	result = Result(coreModule.Xrk_audit_add_service_cidr((*object)(audit).address(), int32(atCIDR), int32(len(cidr)), number(isReady), int32(atError)))
+	result = Result(c.core.Xrk_audit_add_service_cidr((*object)(audit).address(), int32(atCIDR), int32(len(cidr)), number(isReady), int32(atError)))
 	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)
@@ -818,8 +824,8 @@ func AuditAddServiceCIDR(audit *Audit, cidr string, isReady bool, theError *Erro
 
 // AuditObserveIPAddresses is rk_audit_observe_ip_addresses.
 func AuditObserveIPAddresses(audit *Audit, batch *IPAddresses, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(audit), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(audit)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -831,7 +837,7 @@ func AuditObserveIPAddresses(audit *Audit, batch *IPAddresses, theError *Error) 
 		batch.store(&c, atBatch)
 	}
 	atError := fixed + 32
-	result = Result(coreModule.Xrk_audit_observe_ip_addresses((*object)(audit).address(), int32(atBatch), int32(atError)))
+	result = Result(c.core.Xrk_audit_observe_ip_addresses((*object)(audit).address(), int32(atBatch), int32(atError)))
 	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)
@@ -841,8 +847,8 @@ func AuditObserveIPAddresses(audit *Audit, batch *IPAddresses, theError *Error) 
 
 // AuditObserveServices is rk_audit_observe_services.
 func AuditObserveServices(audit *Audit, names *ServiceNames, batch *Services, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(audit), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(audit)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -859,7 +865,7 @@ func AuditObserveServices(audit *Audit, names *ServiceNames, batch *Services, th
 		batch.store(&c, atBatch)
 	}
 	atError := fixed + 56
-	result = Result(coreModule.Xrk_audit_observe_services((*object)(audit).address(), int32(atNames), int32(atBatch), int32(atError)))
+	result = Result(c.core.Xrk_audit_observe_services((*object)(audit).address(), int32(atNames), int32(atBatch), int32(atError)))
 	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)
@@ -869,15 +875,15 @@ func AuditObserveServices(audit *Audit, names *ServiceNames, batch *Services, th
 
 // AuditObserveUnreadable is rk_audit_observe_unreadable.
 func AuditObserveUnreadable(audit *Audit, kind uint32, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(audit), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(audit)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 544
 	atError := fixed + 0
-	result = Result(coreModule.Xrk_audit_observe_unreadable((*object)(audit).address(), int32(kind), int32(atError)))
+	result = Result(c.core.Xrk_audit_observe_unreadable((*object)(audit).address(), int32(kind), int32(atError)))
 	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)
@@ -887,15 +893,15 @@ func AuditObserveUnreadable(audit *Audit, kind uint32, theError *Error) (result 
 
 // AuditCheckCluster is rk_audit_check_cluster.
 func AuditCheckCluster(audit *Audit, serviceIPs uint32, secondaryServiceIPs uint32, serviceNodePorts uint32, cleansLeaks bool, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(audit), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(audit)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 544
 	atError := fixed + 0
-	result = Result(coreModule.Xrk_audit_check_cluster((*object)(audit).address(), int32(serviceIPs), int32(secondaryServiceIPs), int32(serviceNodePorts), number(cleansLeaks), int32(atError)))
+	result = Result(c.core.Xrk_audit_check_cluster((*object)(audit).address(), int32(serviceIPs), int32(secondaryServiceIPs), int32(serviceNodePorts), number(cleansLeaks), int32(atError)))
 	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)
@@ -905,8 +911,8 @@ func AuditCheckCluster(audit *Audit, serviceIPs uint32, secondaryServiceIPs uint
 
 // AuditFinish is rk_audit_finish.
 func AuditFinish(audit *Audit, tracker *LeakTracker, report **Report, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(audit), second: (*object)(tracker)}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(audit), second: (*object)(tracker)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -914,7 +920,7 @@ func AuditFinish(audit *Audit, tracker *LeakTracker, report **Report, theError *
 	c.next += 552
 	atReport := fixed + 0
 	atError := fixed + 8
-	result = Result(coreModule.Xrk_audit_finish((*object)(audit).address(), (*object)(tracker).address(), int32(atReport), int32(atError)))
+	result = Result(c.core.Xrk_audit_finish((*object)(audit).address(), (*object)(tracker).address(), int32(atReport), int32(atError)))
 	c.done = true
 	if result == ResultOK {
 		*report = (*Report)(c.object(atReport))
@@ -927,8 +933,8 @@ func AuditFinish(audit *Audit, tracker *LeakTracker, report **Report, theError *
 
 // BootstrapNew is rk_bootstrap_new.
 func BootstrapNew(config string, bootstrap **Bootstrap, theError *Error) (result Result) {
-	c := call{instance: startBootstrap(), first: nil, second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{instance: newBootstrap()}
+	if result = c.enter(&bootstrapCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -937,7 +943,7 @@ func BootstrapNew(config string, bootstrap **Bootstrap, theError *Error) (result
 	atConfig := c.putText(config)
 	atBootstrap := fixed + 0
 	atError := fixed + 8
-	result = Result(bootstrapModule.Xrk_bootstrap_new(int32(atConfig), int32(len(config)), int32(atBootstrap), int32(atError)))
+	result = Result(c.bootstrap.Xrk_bootstrap_new(int32(atConfig), int32(len(config)), int32(atBootstrap), int32(atError)))
 	c.done = true
 	if result == ResultOK {
 		*bootstrap = (*Bootstrap)(c.object(atBootstrap))
@@ -950,30 +956,18 @@ func BootstrapNew(config string, bootstrap **Bootstrap, theError *Error) (result
 
 // BootstrapFree is rk_bootstrap_free.
 func BootstrapFree(bootstrap *Bootstrap) {
-	c := call{instance: startBootstrap(), first: (*object)(bootstrap), second: nil}
-	if c.enter() == ResultOK {
-		defer c.leave(new(Result))
-		bootstrapModule.Xrk_bootstrap_free(c.first.address())
-		c.done = true
-	}
+	(*object)(bootstrap).close(func(in *instance, at int32) { in.bootstrap.Xrk_bootstrap_free(at) })
 }
 
 // BootstrapClose is rk_bootstrap_close.
 func BootstrapClose(bootstrap *Bootstrap) (result Result) {
-	c := call{instance: startBootstrap(), first: (*object)(bootstrap), second: nil}
-	if result = c.enter(); result != ResultOK {
-		return c.closePoisoned()
-	}
-	defer c.leave(&result)
-	result = Result(bootstrapModule.Xrk_bootstrap_close((*object)(bootstrap).address()))
-	c.done = true
-	return result
+	return (*object)(bootstrap).close(func(in *instance, at int32) { in.bootstrap.Xrk_bootstrap_free(at) })
 }
 
 // BootstrapPoll is rk_bootstrap_poll.
 func BootstrapPoll(bootstrap *Bootstrap, now uint64, buffer []byte, theLen *uint) (result Result) {
-	c := call{instance: startBootstrap(), first: (*object)(bootstrap), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(bootstrap)}
+	if result = c.enter(&bootstrapCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -985,7 +979,7 @@ func BootstrapPoll(bootstrap *Bootstrap, now uint64, buffer []byte, theLen *uint
 		b := c.bytes(atLen, 4)
 		endian.PutUint32(b[0:], uint32(*theLen))
 	}
-	result = Result(bootstrapModule.Xrk_bootstrap_poll((*object)(bootstrap).address(), int64(now), int32(atBuffer), int32(len(buffer)), int32(atLen)))
+	result = Result(c.bootstrap.Xrk_bootstrap_poll((*object)(bootstrap).address(), int64(now), int32(atBuffer), int32(len(buffer)), int32(atLen)))
 	c.done = true
 	{
 		b := c.bytes(atLen, 4)
@@ -999,8 +993,8 @@ func BootstrapPoll(bootstrap *Bootstrap, now uint64, buffer []byte, theLen *uint
 
 // BootstrapAnswered is rk_bootstrap_answered.
 func BootstrapAnswered(bootstrap *Bootstrap, now uint64, iD uint64, answer string, theError *Error) (result Result) {
-	c := call{instance: startBootstrap(), first: (*object)(bootstrap), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(bootstrap)}
+	if result = c.enter(&bootstrapCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1008,7 +1002,7 @@ func BootstrapAnswered(bootstrap *Bootstrap, now uint64, iD uint64, answer strin
 	c.next += 544
 	atAnswer := c.putText(answer)
 	atError := fixed + 0
-	result = Result(bootstrapModule.Xrk_bootstrap_answered((*object)(bootstrap).address(), int64(now), int64(iD), int32(atAnswer), int32(len(answer)), int32(atError)))
+	result = Result(c.bootstrap.Xrk_bootstrap_answered((*object)(bootstrap).address(), int64(now), int64(iD), int32(atAnswer), int32(len(answer)), int32(atError)))
 	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)
@@ -1018,20 +1012,20 @@ func BootstrapAnswered(bootstrap *Bootstrap, now uint64, iD uint64, answer strin
 
 // BootstrapStop is rk_bootstrap_stop.
 func BootstrapStop(bootstrap *Bootstrap, now uint64) (result Result) {
-	c := call{instance: startBootstrap(), first: (*object)(bootstrap), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(bootstrap)}
+	if result = c.enter(&bootstrapCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
-	result = Result(bootstrapModule.Xrk_bootstrap_stop((*object)(bootstrap).address(), int64(now)))
+	result = Result(c.bootstrap.Xrk_bootstrap_stop((*object)(bootstrap).address(), int64(now)))
 	c.done = true
 	return result
 }
 
 // BootstrapPlan is rk_bootstrap_plan.
 func BootstrapPlan(question string, buffer []byte, theLen *uint, theError *Error) (result Result) {
-	c := call{instance: startBootstrap(), first: nil, second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{}
+	if result = c.enter(&bootstrapCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1045,7 +1039,7 @@ func BootstrapPlan(question string, buffer []byte, theLen *uint, theError *Error
 		endian.PutUint32(b[0:], uint32(*theLen))
 	}
 	atError := fixed + 8
-	result = Result(bootstrapModule.Xrk_bootstrap_plan(int32(atQuestion), int32(len(question)), int32(atBuffer), int32(len(buffer)), int32(atLen), int32(atError)))
+	result = Result(c.bootstrap.Xrk_bootstrap_plan(int32(atQuestion), int32(len(question)), int32(atBuffer), int32(len(buffer)), int32(atLen), int32(atError)))
 	c.done = true
 	{
 		b := c.bytes(atLen, 4)
@@ -1062,8 +1056,8 @@ func BootstrapPlan(question string, buffer []byte, theLen *uint, theError *Error
 
 // CommitterNew is rk_committer_new.
 func CommitterNew(theRange *Range, strategy uint32, grace uint64, replace uint32, seed uint64, committer **Committer, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: nil, second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{instance: repairs()}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1076,7 +1070,7 @@ func CommitterNew(theRange *Range, strategy uint32, grace uint64, replace uint32
 	}
 	atCommitter := fixed + 32
 	atError := fixed + 40
-	result = Result(coreModule.Xrk_committer_new(int32(atRange), int32(strategy), int64(grace), int32(replace), int64(seed), int32(atCommitter), int32(atError)))
+	result = Result(c.core.Xrk_committer_new(int32(atRange), int32(strategy), int64(grace), int32(replace), int64(seed), int32(atCommitter), int32(atError)))
 	c.done = true
 	if result == ResultOK {
 		*committer = (*Committer)(c.object(atCommitter))
@@ -1089,30 +1083,18 @@ func CommitterNew(theRange *Range, strategy uint32, grace uint64, replace uint32
 
 // CommitterFree is rk_committer_free.
 func CommitterFree(committer *Committer) {
-	c := call{instance: coreInstance, first: (*object)(committer), second: nil}
-	if c.enter() == ResultOK {
-		defer c.leave(new(Result))
-		coreModule.Xrk_committer_free(c.first.address())
-		c.done = true
-	}
+	(*object)(committer).close(func(in *instance, at int32) { in.core.Xrk_committer_free(at) })
 }
 
 // CommitterClose is rk_committer_close.
 func CommitterClose(committer *Committer) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(committer), second: nil}
-	if result = c.enter(); result != ResultOK {
-		return c.closePoisoned()
-	}
-	defer c.leave(&result)
-	result = Result(coreModule.Xrk_committer_close((*object)(committer).address()))
-	c.done = true
-	return result
+	return (*object)(committer).close(func(in *instance, at int32) { in.core.Xrk_committer_free(at) })
 }
 
 // CommitterSubmit is rk_committer_submit.
 func CommitterSubmit(committer *Committer, submitted []Operation, values []Value, tickets []uint64, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(committer), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(committer)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1128,7 +1110,7 @@ func CommitterSubmit(committer *Committer, submitted []Operation, values []Value
 	}
 	atTickets := c.allocateMany(len(tickets), 8, 8)
 	atError := fixed + 0
-	result = Result(coreModule.Xrk_committer_submit((*object)(committer).address(), int32(atSubmitted), int32(len(tickets)), int32(atValues), int32(len(values)), int32(atTickets), int32(atError)))
+	result = Result(c.core.Xrk_committer_submit((*object)(committer).address(), int32(atSubmitted), int32(len(tickets)), int32(atValues), int32(len(values)), int32(atTickets), int32(atError)))
 	c.done = true
 	if result == ResultOK {
 		c.getNumbers(tickets[:len(tickets)], atTickets)
@@ -1141,20 +1123,20 @@ func CommitterSubmit(committer *Committer, submitted []Operation, values []Value
 
 // CommitterCancel is rk_committer_cancel.
 func CommitterCancel(committer *Committer, ticket uint64) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(committer), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(committer)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
-	result = Result(coreModule.Xrk_committer_cancel((*object)(committer).address(), int64(ticket)))
+	result = Result(c.core.Xrk_committer_cancel((*object)(committer).address(), int64(ticket)))
 	c.done = true
 	return result
 }
 
 // CommitterAbandon is rk_committer_abandon.
 func CommitterAbandon(committer *Committer, revision uint64, store uint32, values []Value) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(committer), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(committer)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1162,15 +1144,15 @@ func CommitterAbandon(committer *Committer, revision uint64, store uint32, value
 	for i := range values {
 		values[i].store(&c, atValues+uint32(i)*24)
 	}
-	result = Result(coreModule.Xrk_committer_abandon((*object)(committer).address(), int64(revision), int32(store), int32(atValues), int32(len(values))))
+	result = Result(c.core.Xrk_committer_abandon((*object)(committer).address(), int64(revision), int32(store), int32(atValues), int32(len(values))))
 	c.done = true
 	return result
 }
 
 // CommitterWritten is rk_committer_written.
 func CommitterWritten(committer *Committer, values []Value) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(committer), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(committer)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1178,22 +1160,22 @@ func CommitterWritten(committer *Committer, values []Value) (result Result) {
 	for i := range values {
 		values[i].store(&c, atValues+uint32(i)*24)
 	}
-	result = Result(coreModule.Xrk_committer_written((*object)(committer).address(), int32(atValues), int32(len(values))))
+	result = Result(c.core.Xrk_committer_written((*object)(committer).address(), int32(atValues), int32(len(values))))
 	c.done = true
 	return result
 }
 
 // CommitterPoll is rk_committer_poll.
 func CommitterPoll(committer *Committer, now uint64, step *Step) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(committer), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(committer)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 48
 	atStep := fixed + 0
-	result = Result(coreModule.Xrk_committer_poll((*object)(committer).address(), int64(now), int32(atStep)))
+	result = Result(c.core.Xrk_committer_poll((*object)(committer).address(), int64(now), int32(atStep)))
 	c.done = true
 	if result == ResultOK {
 		step.load(&c, atStep)
@@ -1203,8 +1185,8 @@ func CommitterPoll(committer *Committer, now uint64, step *Step) (result Result)
 
 // CommitterHandle is rk_committer_handle.
 func CommitterHandle(committer *Committer, event *Event, now uint64) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(committer), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(committer)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1215,22 +1197,22 @@ func CommitterHandle(committer *Committer, event *Event, now uint64) (result Res
 		atEvent = fixed + 0
 		event.store(&c, atEvent)
 	}
-	result = Result(coreModule.Xrk_committer_handle((*object)(committer).address(), int32(atEvent), int64(now)))
+	result = Result(c.core.Xrk_committer_handle((*object)(committer).address(), int32(atEvent), int64(now)))
 	c.done = true
 	return result
 }
 
 // CommitterKnown is rk_committer_known.
 func CommitterKnown(committer *Committer, known *Known) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(committer), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(committer)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 24
 	atKnown := fixed + 0
-	result = Result(coreModule.Xrk_committer_known((*object)(committer).address(), int32(atKnown)))
+	result = Result(c.core.Xrk_committer_known((*object)(committer).address(), int32(atKnown)))
 	c.done = true
 	if result == ResultOK {
 		known.load(&c, atKnown)
@@ -1240,8 +1222,8 @@ func CommitterKnown(committer *Committer, known *Known) (result Result) {
 
 // CommitterValue is rk_committer_value.
 func CommitterValue(committer *Committer, buffer []uint8, theLen *uint) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(committer), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(committer)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1253,7 +1235,7 @@ func CommitterValue(committer *Committer, buffer []uint8, theLen *uint) (result 
 		b := c.bytes(atLen, 4)
 		endian.PutUint32(b[0:], uint32(*theLen))
 	}
-	result = Result(coreModule.Xrk_committer_value((*object)(committer).address(), int32(atBuffer), int32(len(buffer)), int32(atLen)))
+	result = Result(c.core.Xrk_committer_value((*object)(committer).address(), int32(atBuffer), int32(len(buffer)), int32(atLen)))
 	c.done = true
 	{
 		b := c.bytes(atLen, 4)
@@ -1267,8 +1249,8 @@ func CommitterValue(committer *Committer, buffer []uint8, theLen *uint) (result 
 
 // CommitterFinished is rk_committer_finished.
 func CommitterFinished(committer *Committer, finished []Finished, values []Value, bytes []uint8, n *uint) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(committer), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(committer)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1282,7 +1264,7 @@ func CommitterFinished(committer *Committer, finished []Finished, values []Value
 		b := c.bytes(atN, 4)
 		endian.PutUint32(b[0:], uint32(*n))
 	}
-	result = Result(coreModule.Xrk_committer_finished((*object)(committer).address(), int32(atFinished), int32(len(finished)), int32(atValues), int32(len(values)), int32(atBytes), int32(len(bytes)), int32(atN)))
+	result = Result(c.core.Xrk_committer_finished((*object)(committer).address(), int32(atFinished), int32(len(finished)), int32(atValues), int32(len(values)), int32(atBytes), int32(len(bytes)), int32(atN)))
 	c.done = true
 	{
 		b := c.bytes(atN, 4)
@@ -1306,39 +1288,39 @@ func CommitterFinished(committer *Committer, finished []Finished, values []Value
 
 // ReasonName is rk_reason_name.
 func ReasonName(reason uint32) (result string) {
-	c := call{instance: coreInstance, first: nil, second: nil}
-	if c.enter() != ResultOK {
+	c := call{}
+	if c.enter(&coreCalls) != ResultOK {
 		return result
 	}
 	defer c.leave(new(Result))
-	at := coreModule.Xrk_reason_name(int32(reason))
+	at := c.core.Xrk_reason_name(int32(reason))
 	c.done = true
 	return c.text(uint32(at))
 }
 
 // ReasonSeverity is rk_reason_severity.
 func ReasonSeverity(reason uint32) (result uint32) {
-	c := call{instance: coreInstance, first: nil, second: nil}
-	if c.enter() != ResultOK {
+	c := call{}
+	if c.enter(&coreCalls) != ResultOK {
 		return result
 	}
 	defer c.leave(new(Result))
-	number := uint32(coreModule.Xrk_reason_severity(int32(reason)))
+	number := uint32(c.core.Xrk_reason_severity(int32(reason)))
 	c.done = true
 	return number
 }
 
 // IndexNew is rk_index_new.
 func IndexNew(seed uint64, index **Index) (result Result) {
-	c := call{instance: coreInstance, first: nil, second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{instance: newCore()}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 8
 	atIndex := fixed + 0
-	result = Result(coreModule.Xrk_index_new(int64(seed), int32(atIndex)))
+	result = Result(c.core.Xrk_index_new(int64(seed), int32(atIndex)))
 	c.done = true
 	if result == ResultOK {
 		*index = (*Index)(c.object(atIndex))
@@ -1348,30 +1330,18 @@ func IndexNew(seed uint64, index **Index) (result Result) {
 
 // IndexFree is rk_index_free.
 func IndexFree(index *Index) {
-	c := call{instance: coreInstance, first: (*object)(index), second: nil}
-	if c.enter() == ResultOK {
-		defer c.leave(new(Result))
-		coreModule.Xrk_index_free(c.first.address())
-		c.done = true
-	}
+	(*object)(index).close(func(in *instance, at int32) { in.core.Xrk_index_free(at) })
 }
 
 // IndexClose is rk_index_close.
 func IndexClose(index *Index) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(index), second: nil}
-	if result = c.enter(); result != ResultOK {
-		return c.closePoisoned()
-	}
-	defer c.leave(&result)
-	result = Result(coreModule.Xrk_index_close((*object)(index).address()))
-	c.done = true
-	return result
+	return (*object)(index).close(func(in *instance, at int32) { in.core.Xrk_index_free(at) })
 }
 
 // IndexInsertCIDR is rk_index_insert_cidr.
 func IndexInsertCIDR(index *Index, cidr *ServiceCIDR, added *bool) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(index), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(index)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1387,7 +1357,7 @@ func IndexInsertCIDR(index *Index, cidr *ServiceCIDR, added *bool) (result Resul
 		b := c.bytes(atAdded, 1)
 		putBool(b[0:], *added)
 	}
-	result = Result(coreModule.Xrk_index_insert_cidr((*object)(index).address(), int32(atCIDR), int32(atAdded)))
+	result = Result(c.core.Xrk_index_insert_cidr((*object)(index).address(), int32(atCIDR), int32(atAdded)))
 	c.done = true
 	{
 		b := c.bytes(atAdded, 1)
@@ -1398,8 +1368,8 @@ func IndexInsertCIDR(index *Index, cidr *ServiceCIDR, added *bool) (result Resul
 
 // IndexRemoveCIDR is rk_index_remove_cidr.
 func IndexRemoveCIDR(index *Index, cidr *ServiceCIDR, removed *bool) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(index), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(index)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1415,7 +1385,7 @@ func IndexRemoveCIDR(index *Index, cidr *ServiceCIDR, removed *bool) (result Res
 		b := c.bytes(atRemoved, 1)
 		putBool(b[0:], *removed)
 	}
-	result = Result(coreModule.Xrk_index_remove_cidr((*object)(index).address(), int32(atCIDR), int32(atRemoved)))
+	result = Result(c.core.Xrk_index_remove_cidr((*object)(index).address(), int32(atCIDR), int32(atRemoved)))
 	c.done = true
 	{
 		b := c.bytes(atRemoved, 1)
@@ -1426,8 +1396,8 @@ func IndexRemoveCIDR(index *Index, cidr *ServiceCIDR, removed *bool) (result Res
 
 // IndexUsage is rk_index_usage.
 func IndexUsage(index *Index, cidr *ServiceCIDR, used *uint64, free *uint64) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(index), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(index)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1448,7 +1418,7 @@ func IndexUsage(index *Index, cidr *ServiceCIDR, used *uint64, free *uint64) (re
 		b := c.bytes(atFree, 8)
 		endian.PutUint64(b[0:], uint64(*free))
 	}
-	result = Result(coreModule.Xrk_index_usage((*object)(index).address(), int32(atCIDR), int32(atUsed), int32(atFree)))
+	result = Result(c.core.Xrk_index_usage((*object)(index).address(), int32(atCIDR), int32(atUsed), int32(atFree)))
 	c.done = true
 	{
 		b := c.bytes(atFree, 8)
@@ -1463,8 +1433,8 @@ func IndexUsage(index *Index, cidr *ServiceCIDR, used *uint64, free *uint64) (re
 
 // IndexIsTaken is rk_index_is_taken.
 func IndexIsTaken(index *Index, value *Value, isTaken *bool) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(index), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(index)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1480,7 +1450,7 @@ func IndexIsTaken(index *Index, value *Value, isTaken *bool) (result Result) {
 		b := c.bytes(atIsTaken, 1)
 		putBool(b[0:], *isTaken)
 	}
-	result = Result(coreModule.Xrk_index_is_taken((*object)(index).address(), int32(atValue), int32(atIsTaken)))
+	result = Result(c.core.Xrk_index_is_taken((*object)(index).address(), int32(atValue), int32(atIsTaken)))
 	c.done = true
 	{
 		b := c.bytes(atIsTaken, 1)
@@ -1491,8 +1461,8 @@ func IndexIsTaken(index *Index, value *Value, isTaken *bool) (result Result) {
 
 // IndexReserve is rk_index_reserve.
 func IndexReserve(index *Index, cidrs []ServiceCIDR, inOrder bool, until uint64, reservation *Reservation) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(index), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(index)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1503,7 +1473,7 @@ func IndexReserve(index *Index, cidrs []ServiceCIDR, inOrder bool, until uint64,
 		cidrs[i].store(&c, atCIDRs+uint32(i)*32)
 	}
 	atReservation := fixed + 0
-	result = Result(coreModule.Xrk_index_reserve((*object)(index).address(), int32(atCIDRs), int32(len(cidrs)), number(inOrder), int64(until), int32(atReservation)))
+	result = Result(c.core.Xrk_index_reserve((*object)(index).address(), int32(atCIDRs), int32(len(cidrs)), number(inOrder), int64(until), int32(atReservation)))
 	c.done = true
 	if result == ResultOK {
 		reservation.load(&c, atReservation)
@@ -1513,8 +1483,8 @@ func IndexReserve(index *Index, cidrs []ServiceCIDR, inOrder bool, until uint64,
 
 // IndexReserveAddress is rk_index_reserve_address.
 func IndexReserveAddress(index *Index, value *Value, until uint64, reservation *Reservation) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(index), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(index)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1526,7 +1496,7 @@ func IndexReserveAddress(index *Index, value *Value, until uint64, reservation *
 		value.store(&c, atValue)
 	}
 	atReservation := fixed + 24
-	result = Result(coreModule.Xrk_index_reserve_address((*object)(index).address(), int32(atValue), int64(until), int32(atReservation)))
+	result = Result(c.core.Xrk_index_reserve_address((*object)(index).address(), int32(atValue), int64(until), int32(atReservation)))
 	c.done = true
 	if result == ResultOK {
 		reservation.load(&c, atReservation)
@@ -1536,8 +1506,8 @@ func IndexReserveAddress(index *Index, value *Value, until uint64, reservation *
 
 // IndexConfirm is rk_index_confirm.
 func IndexConfirm(index *Index, reservation *Reservation, revision uint64) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(index), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(index)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1548,15 +1518,15 @@ func IndexConfirm(index *Index, reservation *Reservation, revision uint64) (resu
 		atReservation = fixed + 0
 		reservation.store(&c, atReservation)
 	}
-	result = Result(coreModule.Xrk_index_confirm((*object)(index).address(), int32(atReservation), int64(revision)))
+	result = Result(c.core.Xrk_index_confirm((*object)(index).address(), int32(atReservation), int64(revision)))
 	c.done = true
 	return result
 }
 
 // IndexAbort is rk_index_abort.
 func IndexAbort(index *Index, reservation *Reservation) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(index), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(index)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1567,15 +1537,15 @@ func IndexAbort(index *Index, reservation *Reservation) (result Result) {
 		atReservation = fixed + 0
 		reservation.store(&c, atReservation)
 	}
-	result = Result(coreModule.Xrk_index_abort((*object)(index).address(), int32(atReservation)))
+	result = Result(c.core.Xrk_index_abort((*object)(index).address(), int32(atReservation)))
 	c.done = true
 	return result
 }
 
 // IndexAlreadyExists is rk_index_already_exists.
 func IndexAlreadyExists(index *Index, reservation *Reservation) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(index), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(index)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1586,15 +1556,15 @@ func IndexAlreadyExists(index *Index, reservation *Reservation) (result Result) 
 		atReservation = fixed + 0
 		reservation.store(&c, atReservation)
 	}
-	result = Result(coreModule.Xrk_index_already_exists((*object)(index).address(), int32(atReservation)))
+	result = Result(c.core.Xrk_index_already_exists((*object)(index).address(), int32(atReservation)))
 	c.done = true
 	return result
 }
 
 // IndexExpire is rk_index_expire.
 func IndexExpire(index *Index, now uint64, expired *uint) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(index), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(index)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1605,7 +1575,7 @@ func IndexExpire(index *Index, now uint64, expired *uint) (result Result) {
 		b := c.bytes(atExpired, 4)
 		endian.PutUint32(b[0:], uint32(*expired))
 	}
-	result = Result(coreModule.Xrk_index_expire((*object)(index).address(), int64(now), int32(atExpired)))
+	result = Result(c.core.Xrk_index_expire((*object)(index).address(), int64(now), int32(atExpired)))
 	c.done = true
 	{
 		b := c.bytes(atExpired, 4)
@@ -1616,8 +1586,8 @@ func IndexExpire(index *Index, now uint64, expired *uint) (result Result) {
 
 // IndexAdded is rk_index_added.
 func IndexAdded(index *Index, value *Value, revision uint64) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(index), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(index)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1628,15 +1598,15 @@ func IndexAdded(index *Index, value *Value, revision uint64) (result Result) {
 		atValue = fixed + 0
 		value.store(&c, atValue)
 	}
-	result = Result(coreModule.Xrk_index_added((*object)(index).address(), int32(atValue), int64(revision)))
+	result = Result(c.core.Xrk_index_added((*object)(index).address(), int32(atValue), int64(revision)))
 	c.done = true
 	return result
 }
 
 // IndexRemoved is rk_index_removed.
 func IndexRemoved(index *Index, value *Value, revision uint64) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(index), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(index)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1647,15 +1617,15 @@ func IndexRemoved(index *Index, value *Value, revision uint64) (result Result) {
 		atValue = fixed + 0
 		value.store(&c, atValue)
 	}
-	result = Result(coreModule.Xrk_index_removed((*object)(index).address(), int32(atValue), int64(revision)))
+	result = Result(c.core.Xrk_index_removed((*object)(index).address(), int32(atValue), int64(revision)))
 	c.done = true
 	return result
 }
 
 // IndexReplace is rk_index_replace.
 func IndexReplace(index *Index, values []Value, revision uint64, changes *IndexChanges) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(index), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(index)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1666,7 +1636,7 @@ func IndexReplace(index *Index, values []Value, revision uint64, changes *IndexC
 		values[i].store(&c, atValues+uint32(i)*24)
 	}
 	atChanges := fixed + 0
-	result = Result(coreModule.Xrk_index_replace((*object)(index).address(), int32(atValues), int32(len(values)), int64(revision), int32(atChanges)))
+	result = Result(c.core.Xrk_index_replace((*object)(index).address(), int32(atValues), int32(len(values)), int64(revision), int32(atChanges)))
 	c.done = true
 	if result == ResultOK {
 		changes.load(&c, atChanges)
@@ -1676,8 +1646,8 @@ func IndexReplace(index *Index, values []Value, revision uint64, changes *IndexC
 
 // IPAddressJudge is rk_ip_address_judge.
 func IPAddressJudge(managed bool, owner uint32, unusedFor uint64, grace uint64, verdict *uint32, wait *uint64) (result Result) {
-	c := call{instance: coreInstance, first: nil, second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1693,7 +1663,7 @@ func IPAddressJudge(managed bool, owner uint32, unusedFor uint64, grace uint64, 
 		b := c.bytes(atWait, 8)
 		endian.PutUint64(b[0:], uint64(*wait))
 	}
-	result = Result(coreModule.Xrk_ip_address_judge(number(managed), int32(owner), int64(unusedFor), int64(grace), int32(atVerdict), int32(atWait)))
+	result = Result(c.core.Xrk_ip_address_judge(number(managed), int32(owner), int64(unusedFor), int64(grace), int32(atVerdict), int32(atWait)))
 	c.done = true
 	{
 		b := c.bytes(atWait, 8)
@@ -1708,8 +1678,8 @@ func IPAddressJudge(managed bool, owner uint32, unusedFor uint64, grace uint64, 
 
 // ClusterIPJudge is rk_cluster_ip_judge.
 func ClusterIPJudge(theObject *AddressObject, verdict *uint32) (result Result) {
-	c := call{instance: coreInstance, first: nil, second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1725,7 +1695,7 @@ func ClusterIPJudge(theObject *AddressObject, verdict *uint32) (result Result) {
 		b := c.bytes(atVerdict, 4)
 		endian.PutUint32(b[0:], uint32(*verdict))
 	}
-	result = Result(coreModule.Xrk_cluster_ip_judge(int32(atObject), int32(atVerdict)))
+	result = Result(c.core.Xrk_cluster_ip_judge(int32(atObject), int32(atVerdict)))
 	c.done = true
 	{
 		b := c.bytes(atVerdict, 4)
@@ -1736,8 +1706,8 @@ func ClusterIPJudge(theObject *AddressObject, verdict *uint32) (result Result) {
 
 // LeakCountersNew is rk_leak_counters_new.
 func LeakCountersNew(theRange *Range, passes uint8, counters **LeakCounters, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: nil, second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{instance: place(bitmapSize(theRange))}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1750,7 +1720,7 @@ func LeakCountersNew(theRange *Range, passes uint8, counters **LeakCounters, the
 	}
 	atCounters := fixed + 32
 	atError := fixed + 40
-	result = Result(coreModule.Xrk_leak_counters_new(int32(atRange), int32(passes), int32(atCounters), int32(atError)))
+	result = Result(c.core.Xrk_leak_counters_new(int32(atRange), int32(passes), int32(atCounters), int32(atError)))
 	c.done = true
 	if result == ResultOK {
 		*counters = (*LeakCounters)(c.object(atCounters))
@@ -1763,30 +1733,18 @@ func LeakCountersNew(theRange *Range, passes uint8, counters **LeakCounters, the
 
 // LeakCountersFree is rk_leak_counters_free.
 func LeakCountersFree(counters *LeakCounters) {
-	c := call{instance: coreInstance, first: (*object)(counters), second: nil}
-	if c.enter() == ResultOK {
-		defer c.leave(new(Result))
-		coreModule.Xrk_leak_counters_free(c.first.address())
-		c.done = true
-	}
+	(*object)(counters).close(func(in *instance, at int32) { in.core.Xrk_leak_counters_free(at) })
 }
 
 // LeakCountersClose is rk_leak_counters_close.
 func LeakCountersClose(counters *LeakCounters) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(counters), second: nil}
-	if result = c.enter(); result != ResultOK {
-		return c.closePoisoned()
-	}
-	defer c.leave(&result)
-	result = Result(coreModule.Xrk_leak_counters_close((*object)(counters).address()))
-	c.done = true
-	return result
+	return (*object)(counters).close(func(in *instance, at int32) { in.core.Xrk_leak_counters_free(at) })
 }
 
 // LeakCountersAdvance is rk_leak_counters_advance.
 func LeakCountersAdvance(counters *LeakCounters, leaked []Value, due []Value, dueLen *uint) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(counters), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(counters)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1802,7 +1760,7 @@ func LeakCountersAdvance(counters *LeakCounters, leaked []Value, due []Value, du
 		b := c.bytes(atDueLen, 4)
 		endian.PutUint32(b[0:], uint32(*dueLen))
 	}
-	result = Result(coreModule.Xrk_leak_counters_advance((*object)(counters).address(), int32(atLeaked), int32(len(leaked)), int32(atDue), int32(len(due)), int32(atDueLen)))
+	result = Result(c.core.Xrk_leak_counters_advance((*object)(counters).address(), int32(atLeaked), int32(len(leaked)), int32(atDue), int32(len(due)), int32(atDueLen)))
 	c.done = true
 	{
 		b := c.bytes(atDueLen, 4)
@@ -1818,8 +1776,8 @@ func LeakCountersAdvance(counters *LeakCounters, leaked []Value, due []Value, du
 
 // LeakCountersCount is rk_leak_counters_count.
 func LeakCountersCount(counters *LeakCounters, value *Value, count *uint8) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(counters), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(counters)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1835,7 +1793,7 @@ func LeakCountersCount(counters *LeakCounters, value *Value, count *uint8) (resu
 		b := c.bytes(atCount, 1)
 		b[0] = *count
 	}
-	result = Result(coreModule.Xrk_leak_counters_count((*object)(counters).address(), int32(atValue), int32(atCount)))
+	result = Result(c.core.Xrk_leak_counters_count((*object)(counters).address(), int32(atValue), int32(atCount)))
 	c.done = true
 	{
 		b := c.bytes(atCount, 1)
@@ -1846,20 +1804,20 @@ func LeakCountersCount(counters *LeakCounters, value *Value, count *uint8) (resu
 
 // LeakCountersReset is rk_leak_counters_reset.
 func LeakCountersReset(counters *LeakCounters) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(counters), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(counters)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
-	result = Result(coreModule.Xrk_leak_counters_reset((*object)(counters).address()))
+	result = Result(c.core.Xrk_leak_counters_reset((*object)(counters).address()))
 	c.done = true
 	return result
 }
 
 // LeakTrackerNew is rk_leak_tracker_new.
 func LeakTrackerNew(passes uint8, interval uint64, keepsLeaks bool, tracker **LeakTracker, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: nil, second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{instance: repairs()}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1867,7 +1825,7 @@ func LeakTrackerNew(passes uint8, interval uint64, keepsLeaks bool, tracker **Le
 	c.next += 552
 	atTracker := fixed + 0
 	atError := fixed + 8
-	result = Result(coreModule.Xrk_leak_tracker_new(int32(passes), int64(interval), number(keepsLeaks), int32(atTracker), int32(atError)))
+	result = Result(c.core.Xrk_leak_tracker_new(int32(passes), int64(interval), number(keepsLeaks), int32(atTracker), int32(atError)))
 	c.done = true
 	if result == ResultOK {
 		*tracker = (*LeakTracker)(c.object(atTracker))
@@ -1880,30 +1838,18 @@ func LeakTrackerNew(passes uint8, interval uint64, keepsLeaks bool, tracker **Le
 
 // LeakTrackerFree is rk_leak_tracker_free.
 func LeakTrackerFree(tracker *LeakTracker) {
-	c := call{instance: coreInstance, first: (*object)(tracker), second: nil}
-	if c.enter() == ResultOK {
-		defer c.leave(new(Result))
-		coreModule.Xrk_leak_tracker_free(c.first.address())
-		c.done = true
-	}
+	(*object)(tracker).close(func(in *instance, at int32) { in.core.Xrk_leak_tracker_free(at) })
 }
 
 // LeakTrackerClose is rk_leak_tracker_close.
 func LeakTrackerClose(tracker *LeakTracker) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(tracker), second: nil}
-	if result = c.enter(); result != ResultOK {
-		return c.closePoisoned()
-	}
-	defer c.leave(&result)
-	result = Result(coreModule.Xrk_leak_tracker_close((*object)(tracker).address()))
-	c.done = true
-	return result
+	return (*object)(tracker).close(func(in *instance, at int32) { in.core.Xrk_leak_tracker_free(at) })
 }
 
 // RangeParse is rk_range_parse.
 func RangeParse(spec string, kind uint32, theRange *Range, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: nil, second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1912,7 +1858,7 @@ func RangeParse(spec string, kind uint32, theRange *Range, theError *Error) (res
 	atSpec := c.putText(spec)
 	atRange := fixed + 0
 	atError := fixed + 32
-	result = Result(coreModule.Xrk_range_parse(int32(atSpec), int32(len(spec)), int32(kind), int32(atRange), int32(atError)))
+	result = Result(c.core.Xrk_range_parse(int32(atSpec), int32(len(spec)), int32(kind), int32(atRange), int32(atError)))
 	c.done = true
 	if result == ResultOK {
 		theRange.load(&c, atRange)
@@ -1925,8 +1871,8 @@ func RangeParse(spec string, kind uint32, theRange *Range, theError *Error) (res
 
 // RangeDescribe is rk_range_describe.
 func RangeDescribe(theRange *Range, description *RangeDescription) (result Result) {
-	c := call{instance: coreInstance, first: nil, second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1938,7 +1884,7 @@ func RangeDescribe(theRange *Range, description *RangeDescription) (result Resul
 		theRange.store(&c, atRange)
 	}
 	atDescription := fixed + 32
-	result = Result(coreModule.Xrk_range_describe(int32(atRange), int32(atDescription)))
+	result = Result(c.core.Xrk_range_describe(int32(atRange), int32(atDescription)))
 	c.done = true
 	if result == ResultOK {
 		description.load(&c, atDescription)
@@ -1948,8 +1894,8 @@ func RangeDescribe(theRange *Range, description *RangeDescription) (result Resul
 
 // RangeOffsetOf is rk_range_offset_of.
 func RangeOffsetOf(theRange *Range, value *Value, offset *uint32) (result Result) {
-	c := call{instance: coreInstance, first: nil, second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1970,7 +1916,7 @@ func RangeOffsetOf(theRange *Range, value *Value, offset *uint32) (result Result
 		b := c.bytes(atOffset, 4)
 		endian.PutUint32(b[0:], uint32(*offset))
 	}
-	result = Result(coreModule.Xrk_range_offset_of(int32(atRange), int32(atValue), int32(atOffset)))
+	result = Result(c.core.Xrk_range_offset_of(int32(atRange), int32(atValue), int32(atOffset)))
 	c.done = true
 	{
 		b := c.bytes(atOffset, 4)
@@ -1981,8 +1927,8 @@ func RangeOffsetOf(theRange *Range, value *Value, offset *uint32) (result Result
 
 // RangeValueAt is rk_range_value_at.
 func RangeValueAt(theRange *Range, offset uint32, value *Value) (result Result) {
-	c := call{instance: coreInstance, first: nil, second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -1994,7 +1940,7 @@ func RangeValueAt(theRange *Range, offset uint32, value *Value) (result Result) 
 		theRange.store(&c, atRange)
 	}
 	atValue := fixed + 32
-	result = Result(coreModule.Xrk_range_value_at(int32(atRange), int32(offset), int32(atValue)))
+	result = Result(c.core.Xrk_range_value_at(int32(atRange), int32(offset), int32(atValue)))
 	c.done = true
 	if result == ResultOK {
 		value.load(&c, atValue)
@@ -2004,8 +1950,8 @@ func RangeValueAt(theRange *Range, offset uint32, value *Value) (result Result) 
 
 // RangeChanges is rk_range_changes.
 func RangeChanges(theRange *Range, before []uint8, after []uint8, fromOffset uint32, values []Value, allocated []bool, n *uint, nextOffset *uint32, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: nil, second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -2031,7 +1977,7 @@ func RangeChanges(theRange *Range, before []uint8, after []uint8, fromOffset uin
 		endian.PutUint32(b[0:], uint32(*nextOffset))
 	}
 	atError := fixed + 40
-	result = Result(coreModule.Xrk_range_changes(int32(atRange), int32(atBefore), int32(len(before)), int32(atAfter), int32(len(after)), int32(fromOffset), int32(atValues), int32(atAllocated), int32(len(allocated)), int32(atN), int32(atNextOffset), int32(atError)))
+	result = Result(c.core.Xrk_range_changes(int32(atRange), int32(atBefore), int32(len(before)), int32(atAfter), int32(len(after)), int32(fromOffset), int32(atValues), int32(atAllocated), int32(len(allocated)), int32(atN), int32(atNextOffset), int32(atError)))
 	c.done = true
 	{
 		b := c.bytes(atNextOffset, 4)
@@ -2057,15 +2003,15 @@ func RangeChanges(theRange *Range, before []uint8, after []uint8, fromOffset uin
 
 // RangeAllocationNew is rk_range_allocation_new.
 func RangeAllocationNew(form uint32, theObject **RangeAllocation) (result Result) {
-	c := call{instance: coreInstance, first: nil, second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{instance: newCore()}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 8
 	atObject := fixed + 0
-	result = Result(coreModule.Xrk_range_allocation_new(int32(form), int32(atObject)))
+	result = Result(c.core.Xrk_range_allocation_new(int32(form), int32(atObject)))
 	c.done = true
 	if result == ResultOK {
 		*theObject = (*RangeAllocation)(c.object(atObject))
@@ -2075,8 +2021,8 @@ func RangeAllocationNew(form uint32, theObject **RangeAllocation) (result Result
 
 // RangeAllocationDecode is rk_range_allocation_decode.
 func RangeAllocationDecode(stored []uint8, theObject **RangeAllocation, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: nil, second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{instance: newCore()}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -2085,7 +2031,7 @@ func RangeAllocationDecode(stored []uint8, theObject **RangeAllocation, theError
 	atStored := c.putBytes(stored)
 	atObject := fixed + 0
 	atError := fixed + 8
-	result = Result(coreModule.Xrk_range_allocation_decode(int32(atStored), int32(len(stored)), int32(atObject), int32(atError)))
+	result = Result(c.core.Xrk_range_allocation_decode(int32(atStored), int32(len(stored)), int32(atObject), int32(atError)))
 	c.done = true
 	if result == ResultOK {
 		*theObject = (*RangeAllocation)(c.object(atObject))
@@ -2098,30 +2044,18 @@ func RangeAllocationDecode(stored []uint8, theObject **RangeAllocation, theError
 
 // RangeAllocationFree is rk_range_allocation_free.
 func RangeAllocationFree(theObject *RangeAllocation) {
-	c := call{instance: coreInstance, first: (*object)(theObject), second: nil}
-	if c.enter() == ResultOK {
-		defer c.leave(new(Result))
-		coreModule.Xrk_range_allocation_free(c.first.address())
-		c.done = true
-	}
+	(*object)(theObject).close(func(in *instance, at int32) { in.core.Xrk_range_allocation_free(at) })
 }
 
 // RangeAllocationClose is rk_range_allocation_close.
 func RangeAllocationClose(theObject *RangeAllocation) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(theObject), second: nil}
-	if result = c.enter(); result != ResultOK {
-		return c.closePoisoned()
-	}
-	defer c.leave(&result)
-	result = Result(coreModule.Xrk_range_allocation_close((*object)(theObject).address()))
-	c.done = true
-	return result
+	return (*object)(theObject).close(func(in *instance, at int32) { in.core.Xrk_range_allocation_free(at) })
 }
 
 // RangeAllocationRange is rk_range_allocation_range.
 func RangeAllocationRange(theObject *RangeAllocation, buffer []byte, theLen *uint) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(theObject), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(theObject)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -2133,7 +2067,7 @@ func RangeAllocationRange(theObject *RangeAllocation, buffer []byte, theLen *uin
 		b := c.bytes(atLen, 4)
 		endian.PutUint32(b[0:], uint32(*theLen))
 	}
-	result = Result(coreModule.Xrk_range_allocation_range((*object)(theObject).address(), int32(atBuffer), int32(len(buffer)), int32(atLen)))
+	result = Result(c.core.Xrk_range_allocation_range((*object)(theObject).address(), int32(atBuffer), int32(len(buffer)), int32(atLen)))
 	c.done = true
 	{
 		b := c.bytes(atLen, 4)
@@ -2147,8 +2081,8 @@ func RangeAllocationRange(theObject *RangeAllocation, buffer []byte, theLen *uin
 
 // RangeAllocationData is rk_range_allocation_data.
 func RangeAllocationData(theObject *RangeAllocation, buffer []uint8, theLen *uint) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(theObject), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(theObject)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -2160,7 +2094,7 @@ func RangeAllocationData(theObject *RangeAllocation, buffer []uint8, theLen *uin
 		b := c.bytes(atLen, 4)
 		endian.PutUint32(b[0:], uint32(*theLen))
 	}
-	result = Result(coreModule.Xrk_range_allocation_data((*object)(theObject).address(), int32(atBuffer), int32(len(buffer)), int32(atLen)))
+	result = Result(c.core.Xrk_range_allocation_data((*object)(theObject).address(), int32(atBuffer), int32(len(buffer)), int32(atLen)))
 	c.done = true
 	{
 		b := c.bytes(atLen, 4)
@@ -2174,8 +2108,8 @@ func RangeAllocationData(theObject *RangeAllocation, buffer []uint8, theLen *uin
 
 // RangeAllocationSet is rk_range_allocation_set.
 func RangeAllocationSet(theObject *RangeAllocation, theRange string, data []uint8, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(theObject), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(theObject)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -2184,7 +2118,7 @@ func RangeAllocationSet(theObject *RangeAllocation, theRange string, data []uint
 	atRange := c.putText(theRange)
 	atData := c.putBytes(data)
 	atError := fixed + 0
-	result = Result(coreModule.Xrk_range_allocation_set((*object)(theObject).address(), int32(atRange), int32(len(theRange)), int32(atData), int32(len(data)), int32(atError)))
+	result = Result(c.core.Xrk_range_allocation_set((*object)(theObject).address(), int32(atRange), int32(len(theRange)), int32(atData), int32(len(data)), int32(atError)))
 	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)
@@ -2194,8 +2128,8 @@ func RangeAllocationSet(theObject *RangeAllocation, theRange string, data []uint
 
 // RangeAllocationEncode is rk_range_allocation_encode.
 func RangeAllocationEncode(theObject *RangeAllocation, buffer []uint8, theLen *uint) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(theObject), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(theObject)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -2207,7 +2141,7 @@ func RangeAllocationEncode(theObject *RangeAllocation, buffer []uint8, theLen *u
 		b := c.bytes(atLen, 4)
 		endian.PutUint32(b[0:], uint32(*theLen))
 	}
-	result = Result(coreModule.Xrk_range_allocation_encode((*object)(theObject).address(), int32(atBuffer), int32(len(buffer)), int32(atLen)))
+	result = Result(c.core.Xrk_range_allocation_encode((*object)(theObject).address(), int32(atBuffer), int32(len(buffer)), int32(atLen)))
 	c.done = true
 	{
 		b := c.bytes(atLen, 4)
@@ -2221,15 +2155,15 @@ func RangeAllocationEncode(theObject *RangeAllocation, buffer []uint8, theLen *u
 
 // RepairPassNew is rk_repair_pass_new.
 func RepairPassNew(tracker *LeakTracker, pass **RepairPass) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(tracker), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(tracker)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 8
 	atPass := fixed + 0
-	result = Result(coreModule.Xrk_repair_pass_new((*object)(tracker).address(), int32(atPass)))
+	result = Result(c.core.Xrk_repair_pass_new((*object)(tracker).address(), int32(atPass)))
 	c.done = true
 	if result == ResultOK {
 		*pass = (*RepairPass)(c.object(atPass))
@@ -2239,37 +2173,25 @@ func RepairPassNew(tracker *LeakTracker, pass **RepairPass) (result Result) {
 
 // RepairPassFree is rk_repair_pass_free.
 func RepairPassFree(pass *RepairPass) {
-	c := call{instance: coreInstance, first: (*object)(pass), second: nil}
-	if c.enter() == ResultOK {
-		defer c.leave(new(Result))
-		coreModule.Xrk_repair_pass_free(c.first.address())
-		c.done = true
-	}
+	(*object)(pass).close(func(in *instance, at int32) { in.core.Xrk_repair_pass_free(at) })
 }
 
 // RepairPassClose is rk_repair_pass_close.
 func RepairPassClose(pass *RepairPass) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(pass), second: nil}
-	if result = c.enter(); result != ResultOK {
-		return c.closePoisoned()
-	}
-	defer c.leave(&result)
-	result = Result(coreModule.Xrk_repair_pass_close((*object)(pass).address()))
-	c.done = true
-	return result
+	return (*object)(pass).close(func(in *instance, at int32) { in.core.Xrk_repair_pass_free(at) })
 }
 
 // RepairPassBegin is rk_repair_pass_begin.
 func RepairPassBegin(pass *RepairPass, committer *Committer, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(pass), second: (*object)(committer)}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(pass), second: (*object)(committer)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 544
 	atError := fixed + 0
-	result = Result(coreModule.Xrk_repair_pass_begin((*object)(pass).address(), (*object)(committer).address(), int32(atError)))
+	result = Result(c.core.Xrk_repair_pass_begin((*object)(pass).address(), (*object)(committer).address(), int32(atError)))
 	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)
@@ -2279,8 +2201,8 @@ func RepairPassBegin(pass *RepairPass, committer *Committer, theError *Error) (r
 
 // RepairPassRead is rk_repair_pass_read.
 func RepairPassRead(pass *RepairPass, committer *Committer, revision uint64, data []uint8, now uint64, needsFence *bool, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(pass), second: (*object)(committer)}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(pass), second: (*object)(committer)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -2293,7 +2215,7 @@ func RepairPassRead(pass *RepairPass, committer *Committer, revision uint64, dat
 		putBool(b[0:], *needsFence)
 	}
 	atError := fixed + 8
-	result = Result(coreModule.Xrk_repair_pass_read((*object)(pass).address(), (*object)(committer).address(), int64(revision), int32(atData), int32(len(data)), int64(now), int32(atNeedsFence), int32(atError)))
+	result = Result(c.core.Xrk_repair_pass_read((*object)(pass).address(), (*object)(committer).address(), int64(revision), int32(atData), int32(len(data)), int64(now), int32(atNeedsFence), int32(atError)))
 	c.done = true
 	{
 		b := c.bytes(atNeedsFence, 1)
@@ -2307,15 +2229,15 @@ func RepairPassRead(pass *RepairPass, committer *Committer, revision uint64, dat
 
 // RepairPassFenced is rk_repair_pass_fenced.
 func RepairPassFenced(pass *RepairPass, committer *Committer, fence uint64, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(pass), second: (*object)(committer)}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(pass), second: (*object)(committer)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 544
 	atError := fixed + 0
-	result = Result(coreModule.Xrk_repair_pass_fenced((*object)(pass).address(), (*object)(committer).address(), int64(fence), int32(atError)))
+	result = Result(c.core.Xrk_repair_pass_fenced((*object)(pass).address(), (*object)(committer).address(), int64(fence), int32(atError)))
 	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)
@@ -2325,15 +2247,15 @@ func RepairPassFenced(pass *RepairPass, committer *Committer, fence uint64, theE
 
 // RepairPassAudit is rk_repair_pass_audit.
 func RepairPassAudit(pass *RepairPass, audit *Audit, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(pass), second: (*object)(audit)}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(pass), second: (*object)(audit)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 544
 	atError := fixed + 0
-	result = Result(coreModule.Xrk_repair_pass_audit((*object)(pass).address(), (*object)(audit).address(), int32(atError)))
+	result = Result(c.core.Xrk_repair_pass_audit((*object)(pass).address(), (*object)(audit).address(), int32(atError)))
 	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)
@@ -2343,8 +2265,8 @@ func RepairPassAudit(pass *RepairPass, audit *Audit, theError *Error) (result Re
 
 // RepairPassFinish is rk_repair_pass_finish.
 func RepairPassFinish(pass *RepairPass, audit *Audit, report **Report, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(pass), second: (*object)(audit)}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(pass), second: (*object)(audit)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -2352,7 +2274,7 @@ func RepairPassFinish(pass *RepairPass, audit *Audit, report **Report, theError 
 	c.next += 552
 	atReport := fixed + 0
 	atError := fixed + 8
-	result = Result(coreModule.Xrk_repair_pass_finish((*object)(pass).address(), (*object)(audit).address(), int32(atReport), int32(atError)))
+	result = Result(c.core.Xrk_repair_pass_finish((*object)(pass).address(), (*object)(audit).address(), int32(atReport), int32(atError)))
 	c.done = true
 	if result == ResultOK {
 		*report = (*Report)(c.object(atReport))
@@ -2365,15 +2287,15 @@ func RepairPassFinish(pass *RepairPass, audit *Audit, report **Report, theError 
 
 // RepairPassCheck is rk_repair_pass_check.
 func RepairPassCheck(pass *RepairPass, committer *Committer, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(pass), second: (*object)(committer)}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(pass), second: (*object)(committer)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 544
 	atError := fixed + 0
-	result = Result(coreModule.Xrk_repair_pass_check((*object)(pass).address(), (*object)(committer).address(), int32(atError)))
+	result = Result(c.core.Xrk_repair_pass_check((*object)(pass).address(), (*object)(committer).address(), int32(atError)))
 	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)
@@ -2383,8 +2305,8 @@ func RepairPassCheck(pass *RepairPass, committer *Committer, theError *Error) (r
 
 // CommitterSubmitRepair is rk_committer_submit_repair.
 func CommitterSubmitRepair(committer *Committer, pass *RepairPass, listed uint64, isGuarded bool, deadline uint64, ticket *uint64, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(committer), second: (*object)(pass)}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(committer), second: (*object)(pass)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -2396,7 +2318,7 @@ func CommitterSubmitRepair(committer *Committer, pass *RepairPass, listed uint64
 		endian.PutUint64(b[0:], uint64(*ticket))
 	}
 	atError := fixed + 8
-	result = Result(coreModule.Xrk_committer_submit_repair((*object)(committer).address(), (*object)(pass).address(), int64(listed), number(isGuarded), int64(deadline), int32(atTicket), int32(atError)))
+	result = Result(c.core.Xrk_committer_submit_repair((*object)(committer).address(), (*object)(pass).address(), int64(listed), number(isGuarded), int64(deadline), int32(atTicket), int32(atError)))
 	c.done = true
 	{
 		b := c.bytes(atTicket, 8)
@@ -2410,30 +2332,18 @@ func CommitterSubmitRepair(committer *Committer, pass *RepairPass, listed uint64
 
 // ReportFree is rk_report_free.
 func ReportFree(report *Report) {
-	c := call{instance: coreInstance, first: (*object)(report), second: nil}
-	if c.enter() == ResultOK {
-		defer c.leave(new(Result))
-		coreModule.Xrk_report_free(c.first.address())
-		c.done = true
-	}
+	(*object)(report).close(func(in *instance, at int32) { in.core.Xrk_report_free(at) })
 }
 
 // ReportClose is rk_report_close.
 func ReportClose(report *Report) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(report), second: nil}
-	if result = c.enter(); result != ResultOK {
-		return c.closePoisoned()
-	}
-	defer c.leave(&result)
-	result = Result(coreModule.Xrk_report_close((*object)(report).address()))
-	c.done = true
-	return result
+	return (*object)(report).close(func(in *instance, at int32) { in.core.Xrk_report_free(at) })
 }
 
 // ReportRecordRepair is rk_report_record_repair.
 func ReportRecordRepair(report *Report, theRange uint, failed bool, set []Value, cleared []Value, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(report), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(report)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -2448,7 +2358,7 @@ func ReportRecordRepair(report *Report, theRange uint, failed bool, set []Value,
 		cleared[i].store(&c, atCleared+uint32(i)*24)
 	}
 	atError := fixed + 0
-	result = Result(coreModule.Xrk_report_record_repair((*object)(report).address(), int32(theRange), number(failed), int32(atSet), int32(len(set)), int32(atCleared), int32(len(cleared)), int32(atError)))
+	result = Result(c.core.Xrk_report_record_repair((*object)(report).address(), int32(theRange), number(failed), int32(atSet), int32(len(set)), int32(atCleared), int32(len(cleared)), int32(atError)))
 	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)
@@ -2458,8 +2368,8 @@ func ReportRecordRepair(report *Report, theRange uint, failed bool, set []Value,
 
 // ReportServices is rk_report_services.
 func ReportServices(report *Report, services *uint64) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(report), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(report)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -2470,7 +2380,7 @@ func ReportServices(report *Report, services *uint64) (result Result) {
 		b := c.bytes(atServices, 8)
 		endian.PutUint64(b[0:], uint64(*services))
 	}
-	result = Result(coreModule.Xrk_report_services((*object)(report).address(), int32(atServices)))
+	result = Result(c.core.Xrk_report_services((*object)(report).address(), int32(atServices)))
 	c.done = true
 	{
 		b := c.bytes(atServices, 8)
@@ -2481,8 +2391,8 @@ func ReportServices(report *Report, services *uint64) (result Result) {
 
 // ReportFindings is rk_report_findings.
 func ReportFindings(report *Report, from uint, findings []Finding, n *uint) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(report), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(report)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -2494,7 +2404,7 @@ func ReportFindings(report *Report, from uint, findings []Finding, n *uint) (res
 		b := c.bytes(atN, 4)
 		endian.PutUint32(b[0:], uint32(*n))
 	}
-	result = Result(coreModule.Xrk_report_findings((*object)(report).address(), int32(from), int32(atFindings), int32(len(findings)), int32(atN)))
+	result = Result(c.core.Xrk_report_findings((*object)(report).address(), int32(from), int32(atFindings), int32(len(findings)), int32(atN)))
 	c.done = true
 	{
 		b := c.bytes(atN, 4)
@@ -2510,8 +2420,8 @@ func ReportFindings(report *Report, from uint, findings []Finding, n *uint) (res
 
 // ReportFindingTexts is rk_report_finding_texts.
 func ReportFindingTexts(report *Report, from uint, buffer []byte, ends []uint, written *uint) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(report), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(report)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -2524,7 +2434,7 @@ func ReportFindingTexts(report *Report, from uint, buffer []byte, ends []uint, w
 		b := c.bytes(atWritten, 4)
 		endian.PutUint32(b[0:], uint32(*written))
 	}
-	result = Result(coreModule.Xrk_report_finding_texts((*object)(report).address(), int32(from), int32(atBuffer), int32(len(buffer)), int32(atEnds), int32(len(ends)/2), int32(atWritten)))
+	result = Result(c.core.Xrk_report_finding_texts((*object)(report).address(), int32(from), int32(atBuffer), int32(len(buffer)), int32(atEnds), int32(len(ends)/2), int32(atWritten)))
 	c.done = true
 	{
 		b := c.bytes(atWritten, 4)
@@ -2541,20 +2451,20 @@ func ReportFindingTexts(report *Report, from uint, buffer []byte, ends []uint, w
 
 // ReportFindFullRanges is rk_report_find_full_ranges.
 func ReportFindFullRanges(report *Report, percent uint8) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(report), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(report)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
-	result = Result(coreModule.Xrk_report_find_full_ranges((*object)(report).address(), int32(percent)))
+	result = Result(c.core.Xrk_report_find_full_ranges((*object)(report).address(), int32(percent)))
 	c.done = true
 	return result
 }
 
 // ReportObserveClaimants is rk_report_observe_claimants.
 func ReportObserveClaimants(report *Report, names *ServiceNames, batch *Services, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(report), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(report)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -2571,7 +2481,7 @@ func ReportObserveClaimants(report *Report, names *ServiceNames, batch *Services
 		batch.store(&c, atBatch)
 	}
 	atError := fixed + 56
-	result = Result(coreModule.Xrk_report_observe_claimants((*object)(report).address(), int32(atNames), int32(atBatch), int32(atError)))
+	result = Result(c.core.Xrk_report_observe_claimants((*object)(report).address(), int32(atNames), int32(atBatch), int32(atError)))
 	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)
@@ -2581,8 +2491,8 @@ func ReportObserveClaimants(report *Report, names *ServiceNames, batch *Services
 
 // ReportClaimants is rk_report_claimants.
 func ReportClaimants(report *Report, finding uint, claimants []Claimant, n *uint) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(report), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(report)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -2594,7 +2504,7 @@ func ReportClaimants(report *Report, finding uint, claimants []Claimant, n *uint
 		b := c.bytes(atN, 4)
 		endian.PutUint32(b[0:], uint32(*n))
 	}
-	result = Result(coreModule.Xrk_report_claimants((*object)(report).address(), int32(finding), int32(atClaimants), int32(len(claimants)), int32(atN)))
+	result = Result(c.core.Xrk_report_claimants((*object)(report).address(), int32(finding), int32(atClaimants), int32(len(claimants)), int32(atN)))
 	c.done = true
 	{
 		b := c.bytes(atN, 4)
@@ -2610,8 +2520,8 @@ func ReportClaimants(report *Report, finding uint, claimants []Claimant, n *uint
 
 // ReportObjectRepairs is rk_report_object_repairs.
 func ReportObjectRepairs(report *Report, from uint, repairs []ObjectRepair, n *uint) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(report), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(report)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -2623,7 +2533,7 @@ func ReportObjectRepairs(report *Report, from uint, repairs []ObjectRepair, n *u
 		b := c.bytes(atN, 4)
 		endian.PutUint32(b[0:], uint32(*n))
 	}
-	result = Result(coreModule.Xrk_report_object_repairs((*object)(report).address(), int32(from), int32(atRepairs), int32(len(repairs)), int32(atN)))
+	result = Result(c.core.Xrk_report_object_repairs((*object)(report).address(), int32(from), int32(atRepairs), int32(len(repairs)), int32(atN)))
 	c.done = true
 	{
 		b := c.bytes(atN, 4)
@@ -2639,8 +2549,8 @@ func ReportObjectRepairs(report *Report, from uint, repairs []ObjectRepair, n *u
 
 // ReportLeaks is rk_report_leaks.
 func ReportLeaks(report *Report, from uint, leaks []Leak, n *uint) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(report), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(report)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -2652,7 +2562,7 @@ func ReportLeaks(report *Report, from uint, leaks []Leak, n *uint) (result Resul
 		b := c.bytes(atN, 4)
 		endian.PutUint32(b[0:], uint32(*n))
 	}
-	result = Result(coreModule.Xrk_report_leaks((*object)(report).address(), int32(from), int32(atLeaks), int32(len(leaks)), int32(atN)))
+	result = Result(c.core.Xrk_report_leaks((*object)(report).address(), int32(from), int32(atLeaks), int32(len(leaks)), int32(atN)))
 	c.done = true
 	{
 		b := c.bytes(atN, 4)
@@ -2668,15 +2578,15 @@ func ReportLeaks(report *Report, from uint, leaks []Leak, n *uint) (result Resul
 
 // ReportRange is rk_report_range.
 func ReportRange(report *Report, theRange uint, numbers *RangeReport) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(report), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(report)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 80
 	atNumbers := fixed + 0
-	result = Result(coreModule.Xrk_report_range((*object)(report).address(), int32(theRange), int32(atNumbers)))
+	result = Result(c.core.Xrk_report_range((*object)(report).address(), int32(theRange), int32(atNumbers)))
 	c.done = true
 	if result == ResultOK {
 		numbers.load(&c, atNumbers)
@@ -2686,8 +2596,8 @@ func ReportRange(report *Report, theRange uint, numbers *RangeReport) (result Re
 
 // ReportRuns is rk_report_runs.
 func ReportRuns(report *Report, theRange uint, set uint32, members bool, fromOffset uint64, runs []Run, n *uint, nextOffset *uint64) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(report), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(report)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -2704,7 +2614,7 @@ func ReportRuns(report *Report, theRange uint, set uint32, members bool, fromOff
 		b := c.bytes(atNextOffset, 8)
 		endian.PutUint64(b[0:], uint64(*nextOffset))
 	}
-	result = Result(coreModule.Xrk_report_runs((*object)(report).address(), int32(theRange), int32(set), number(members), int64(fromOffset), int32(atRuns), int32(len(runs)), int32(atN), int32(atNextOffset)))
+	result = Result(c.core.Xrk_report_runs((*object)(report).address(), int32(theRange), int32(set), number(members), int64(fromOffset), int32(atRuns), int32(len(runs)), int32(atN), int32(atNextOffset)))
 	c.done = true
 	{
 		b := c.bytes(atNextOffset, 8)
@@ -2724,8 +2634,8 @@ func ReportRuns(report *Report, theRange uint, set uint32, members bool, fromOff
 
 // ReportSnapshot is rk_report_snapshot.
 func ReportSnapshot(report *Report, theRange uint, buffer []uint8, theLen *uint) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(report), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(report)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -2737,7 +2647,7 @@ func ReportSnapshot(report *Report, theRange uint, buffer []uint8, theLen *uint)
 		b := c.bytes(atLen, 4)
 		endian.PutUint32(b[0:], uint32(*theLen))
 	}
-	result = Result(coreModule.Xrk_report_snapshot((*object)(report).address(), int32(theRange), int32(atBuffer), int32(len(buffer)), int32(atLen)))
+	result = Result(c.core.Xrk_report_snapshot((*object)(report).address(), int32(theRange), int32(atBuffer), int32(len(buffer)), int32(atLen)))
 	c.done = true
 	{
 		b := c.bytes(atLen, 4)
@@ -2751,8 +2661,8 @@ func ReportSnapshot(report *Report, theRange uint, buffer []uint8, theLen *uint)
 
 // ReportState is rk_report_state.
 func ReportState(report *Report, theRange uint, value *Value, state *OffsetState) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(report), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(report)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -2764,7 +2674,7 @@ func ReportState(report *Report, theRange uint, value *Value, state *OffsetState
 		value.store(&c, atValue)
 	}
 	atState := fixed + 24
-	result = Result(coreModule.Xrk_report_state((*object)(report).address(), int32(theRange), int32(atValue), int32(atState)))
+	result = Result(c.core.Xrk_report_state((*object)(report).address(), int32(theRange), int32(atValue), int32(atState)))
 	c.done = true
 	if result == ResultOK {
 		state.load(&c, atState)
@@ -2774,8 +2684,8 @@ func ReportState(report *Report, theRange uint, value *Value, state *OffsetState
 
 // ReportOccupancy is rk_report_occupancy.
 func ReportOccupancy(report *Report, theRange uint, count uint32, cells []Cell, n *uint) (result Result) {
-	c := call{instance: coreInstance, first: (*object)(report), second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{first: (*object)(report)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -2787,7 +2697,7 @@ func ReportOccupancy(report *Report, theRange uint, count uint32, cells []Cell, 
 		b := c.bytes(atN, 4)
 		endian.PutUint32(b[0:], uint32(*n))
 	}
-	result = Result(coreModule.Xrk_report_occupancy((*object)(report).address(), int32(theRange), int32(count), int32(atCells), int32(len(cells)), int32(atN)))
+	result = Result(c.core.Xrk_report_occupancy((*object)(report).address(), int32(theRange), int32(count), int32(atCells), int32(len(cells)), int32(atN)))
 	c.done = true
 	{
 		b := c.bytes(atN, 4)
@@ -2803,8 +2713,8 @@ func ReportOccupancy(report *Report, theRange uint, count uint32, cells []Cell, 
 
 // ServiceCIDRParse is rk_service_cidr_parse.
 func ServiceCIDRParse(spec string, cidr *ServiceCIDR, theError *Error) (result Result) {
-	c := call{instance: coreInstance, first: nil, second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -2813,7 +2723,7 @@ func ServiceCIDRParse(spec string, cidr *ServiceCIDR, theError *Error) (result R
 	atSpec := c.putText(spec)
 	atCIDR := fixed + 0
 	atError := fixed + 32
-	result = Result(coreModule.Xrk_service_cidr_parse(int32(atSpec), int32(len(spec)), int32(atCIDR), int32(atError)))
+	result = Result(c.core.Xrk_service_cidr_parse(int32(atSpec), int32(len(spec)), int32(atCIDR), int32(atError)))
 	c.done = true
 	if result == ResultOK {
 		cidr.load(&c, atCIDR)
@@ -2826,8 +2736,8 @@ func ServiceCIDRParse(spec string, cidr *ServiceCIDR, theError *Error) (result R
 
 // ServiceCIDRDescribe is rk_service_cidr_describe.
 func ServiceCIDRDescribe(cidr *ServiceCIDR, description *ServiceCIDRDescription) (result Result) {
-	c := call{instance: coreInstance, first: nil, second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -2839,7 +2749,7 @@ func ServiceCIDRDescribe(cidr *ServiceCIDR, description *ServiceCIDRDescription)
 		cidr.store(&c, atCIDR)
 	}
 	atDescription := fixed + 32
-	result = Result(coreModule.Xrk_service_cidr_describe(int32(atCIDR), int32(atDescription)))
+	result = Result(c.core.Xrk_service_cidr_describe(int32(atCIDR), int32(atDescription)))
 	c.done = true
 	if result == ResultOK {
 		description.load(&c, atDescription)
@@ -2849,8 +2759,8 @@ func ServiceCIDRDescribe(cidr *ServiceCIDR, description *ServiceCIDRDescription)
 
 // ServiceCIDROffsetOf is rk_service_cidr_offset_of.
 func ServiceCIDROffsetOf(cidr *ServiceCIDR, value *Value, offset *uint64) (result Result) {
-	c := call{instance: coreInstance, first: nil, second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -2871,7 +2781,7 @@ func ServiceCIDROffsetOf(cidr *ServiceCIDR, value *Value, offset *uint64) (resul
 		b := c.bytes(atOffset, 8)
 		endian.PutUint64(b[0:], uint64(*offset))
 	}
-	result = Result(coreModule.Xrk_service_cidr_offset_of(int32(atCIDR), int32(atValue), int32(atOffset)))
+	result = Result(c.core.Xrk_service_cidr_offset_of(int32(atCIDR), int32(atValue), int32(atOffset)))
 	c.done = true
 	{
 		b := c.bytes(atOffset, 8)
@@ -2882,8 +2792,8 @@ func ServiceCIDROffsetOf(cidr *ServiceCIDR, value *Value, offset *uint64) (resul
 
 // ServiceCIDRValueAt is rk_service_cidr_value_at.
 func ServiceCIDRValueAt(cidr *ServiceCIDR, offset uint64, value *Value) (result Result) {
-	c := call{instance: coreInstance, first: nil, second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -2895,7 +2805,7 @@ func ServiceCIDRValueAt(cidr *ServiceCIDR, offset uint64, value *Value) (result 
 		cidr.store(&c, atCIDR)
 	}
 	atValue := fixed + 32
-	result = Result(coreModule.Xrk_service_cidr_value_at(int32(atCIDR), int64(offset), int32(atValue)))
+	result = Result(c.core.Xrk_service_cidr_value_at(int32(atCIDR), int64(offset), int32(atValue)))
 	c.done = true
 	if result == ResultOK {
 		value.load(&c, atValue)
@@ -2905,8 +2815,8 @@ func ServiceCIDRValueAt(cidr *ServiceCIDR, offset uint64, value *Value) (result 
 
 // AddressParse is rk_address_parse.
 func AddressParse(address string, value *Value) (result Result) {
-	c := call{instance: coreInstance, first: nil, second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -2914,7 +2824,7 @@ func AddressParse(address string, value *Value) (result Result) {
 	c.next += 24
 	atAddress := c.putText(address)
 	atValue := fixed + 0
-	result = Result(coreModule.Xrk_address_parse(int32(atAddress), int32(len(address)), int32(atValue)))
+	result = Result(c.core.Xrk_address_parse(int32(atAddress), int32(len(address)), int32(atValue)))
 	c.done = true
 	if result == ResultOK {
 		value.load(&c, atValue)
@@ -2924,8 +2834,8 @@ func AddressParse(address string, value *Value) (result Result) {
 
 // ValueText is rk_value_text.
 func ValueText(value *Value, buffer []byte, theLen *uint) (result Result) {
-	c := call{instance: coreInstance, first: nil, second: nil}
-	if result = c.enter(); result != ResultOK {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
@@ -2942,7 +2852,7 @@ func ValueText(value *Value, buffer []byte, theLen *uint) (result Result) {
 		b := c.bytes(atLen, 4)
 		endian.PutUint32(b[0:], uint32(*theLen))
 	}
-	result = Result(coreModule.Xrk_value_text(int32(atValue), int32(atBuffer), int32(len(buffer)), int32(atLen)))
+	result = Result(c.core.Xrk_value_text(int32(atValue), int32(atBuffer), int32(len(buffer)), int32(atLen)))
 	c.done = true
 	{
 		b := c.bytes(atLen, 4)
@@ -2956,24 +2866,24 @@ func ValueText(value *Value, buffer []byte, theLen *uint) (result Result) {
 
 // ABIVersion is rk_abi_version.
 func ABIVersion() (result uint32) {
-	c := call{instance: coreInstance, first: nil, second: nil}
-	if c.enter() != ResultOK {
+	c := call{}
+	if c.enter(&coreCalls) != ResultOK {
 		return result
 	}
 	defer c.leave(new(Result))
-	number := uint32(coreModule.Xrk_abi_version())
+	number := uint32(c.core.Xrk_abi_version())
 	c.done = true
 	return number
 }
 
 // ResultName is rk_result_name.
 func ResultName(theResult uint32) (result string) {
-	c := call{instance: coreInstance, first: nil, second: nil}
-	if c.enter() != ResultOK {
+	c := call{}
+	if c.enter(&coreCalls) != ResultOK {
 		return result
 	}
 	defer c.leave(new(Result))
-	at := coreModule.Xrk_result_name(int32(theResult))
+	at := c.core.Xrk_result_name(int32(theResult))
 	c.done = true
 	return c.text(uint32(at))
 }

@@ -3,7 +3,8 @@
 package rk
 
 import (
-	"runtime"
+	"bytes"
+	"strings"
 	"testing"
 )
 
@@ -21,18 +22,23 @@ func newAllocator(t *testing.T, cidr string) *Allocator {
 	return allocator
 }
 
-// outsideMemory lets the next calls trap where the library writes an answer.
-func outsideMemory() (restore func()) {
-	first, end := coreInstance.arguments, coreInstance.argumentsEnd
-	coreInstance.arguments, coreInstance.argumentsEnd = maximalSize-2*pageSize, maximalSize-pageSize
-	return func() { coreInstance.arguments, coreInstance.argumentsEnd = first, end }
+// outsideMemory lets the next calls of an instance trap where the library writes an answer.
+func outsideMemory(i *instance) (restore func()) {
+	first, end := i.arguments, i.argumentsEnd
+	i.arguments, i.argumentsEnd = maximalSize-2*pageSize, maximalSize-pageSize
+	return func() { i.arguments, i.argumentsEnd = first, end }
 }
 
 // The call traps where the library writes its answer, when the value is taken already.
 func TestTrapPoisonsTheHandle(t *testing.T) {
-	trapped, other := newAllocator(t, "10.0.0.0/24"), newAllocator(t, "10.0.0.0/24")
-	stack := *coreInstance.stack
-	restore := outsideMemory()
+	trapped := newAllocator(t, "10.0.0.0/24")
+	var other *Allocator // beside it
+	if result := AllocatorDryRun(trapped, &other); result != ResultOK {
+		t.Fatal(result)
+	}
+	in := trapped.in
+	stack := *in.stack
+	restore := outsideMemory(in)
 	var value Value
 	result := AllocatorAllocateNext(trapped, &value)
 	restore()
@@ -42,7 +48,7 @@ func TestTrapPoisonsTheHandle(t *testing.T) {
 	if value != (Value{}) {
 		t.Error("the result was written", value)
 	}
-	if now := *coreInstance.stack; now != stack {
+	if now := *in.stack; now != stack {
 		t.Errorf("the stack pointer is %d, was %d", now, stack)
 	}
 	var used uint32
@@ -76,7 +82,7 @@ func TestTrapPoisonsBothHandles(t *testing.T) {
 	if result := AuditNew(false, nil, &audit); result != ResultOK {
 		t.Fatal(result)
 	}
-	restore := outsideMemory()
+	restore := outsideMemory(tracker.in)
 	result := AuditFinish(audit, tracker, &report, &details)
 	restore()
 	if result != ResultPanic || report != nil {
@@ -91,31 +97,91 @@ func TestTrapPoisonsBothHandles(t *testing.T) {
 	}
 }
 
+// The memory of closed and of freed handles is used again, also that of those that share an instance.
 func TestMemoryIsUsedAgain(t *testing.T) {
-	size := func() int { return len(*coreInstance.memory) }
-	open := func() *Allocator { return newAllocator(t, "10.0.0.0/12") }
-	for range 4 {
-		a := open()
+	for _, end := range []func(*Allocator){AllocatorFree, func(a *Allocator) { AllocatorClose(a) }} {
+		large := newAllocator(t, "10.0.0.0/12")
+		small := newAllocator(t, "10.0.0.0/16")
+		for _, a := range []*Allocator{large, small} {
+			for round := range 3 {
+				before := len(*a.in.memory)
+				for range 1000 {
+					var other *Allocator
+					if result := AllocatorDryRun(a, &other); result != ResultOK {
+						t.Fatal(result)
+					}
+					end(other)
+				}
+				if after := len(*a.in.memory); round > 0 && after != before {
+					t.Errorf("%d bytes grew to %d although each handle was closed", before, after)
+				}
+			}
+			if a.in.objects != 1 && a == large {
+				t.Errorf("%d objects", a.in.objects)
+			}
+		}
+	}
+}
+
+// Large objects have an instance each, small ones share some, and none stays in an instance that nobody refers to.
+func TestPlaces(t *testing.T) {
+	large, other := newAllocator(t, "10.0.0.0/12"), newAllocator(t, "10.0.0.0/12")
+	if large.in == other.in || !large.alone {
+		t.Error("two large objects share an instance")
+	}
+	var dryRun *Allocator
+	if result := AllocatorDryRun(large, &dryRun); result != ResultOK || dryRun.in != large.in || dryRun.alone {
+		t.Error(result, "a dry run is elsewhere than its allocator, or is not freed")
+	}
+	if AllocatorClose(large); large.in.core == nil {
+		t.Error("a dry run has lost its memory")
+	}
+	if AllocatorClose(dryRun); large.in.core != nil || large.in.memory != nil {
+		t.Error("an instance without an object has memory")
+	}
+	const count = 10 * smallObjects * len(smallInstances)
+	in := map[*instance]int{}
+	var all []*Allocator
+	for range count {
+		a := newAllocator(t, "10.0.0.0/24")
+		in[a.in]++
+		all = append(all, a)
+	}
+	for i, n := range in {
+		if n > smallObjects || len(*i.memory) > smallMemory+pageSize {
+			t.Errorf("%d objects in %d bytes", n, len(*i.memory))
+		}
+	}
+	if most := count/smallObjects + len(smallInstances); len(in) > most {
+		t.Errorf("%d objects in %d instances, expected at most %d", count, len(in), most)
+	}
+	if all[0].in == all[1].in {
+		t.Error("two objects that were made one after the other share an instance")
+	}
+	for _, a := range all {
 		AllocatorClose(a)
-		AllocatorFree(a)
 	}
-	before := size()
-	for range 1000 { // 128 KiB each
-		AllocatorFree(open())
+	for i := range in {
+		if i.objects != 0 && i.objects != 1 { // that of another test
+			t.Errorf("%d objects are left", i.objects)
+		}
 	}
-	if after := size(); after != before {
-		t.Errorf("%d bytes grew to %d although each handle was freed", before, after)
+}
+
+// No call of the tests goes deep into the stack: this one has the most frames. What lies below is 0 as long as nothing was there.
+func TestStack(t *testing.T) {
+	nested := func(n int) string {
+		return `{"kind":"RangeAllocation","apiVersion":"v1","a":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `}`
 	}
-	var closed []*Allocator
-	for range 1000 {
-		a := open()
-		AllocatorClose(a)
-		closed = append(closed, a)
+	var object *RangeAllocation
+	var details Error
+	if result := RangeAllocationDecode([]byte(nested(1000)), &object, &details); result != ResultOK {
+		t.Fatal(result, details.Message)
 	}
-	if after := size(); after > before+16*pageSize {
-		t.Errorf("%d bytes grew to %d although each handle was closed", before, after)
+	memory := *object.in.memory
+	if unused := bytes.IndexFunc(memory, func(r rune) bool { return r != 0 }); unused < 8<<10 {
+		t.Errorf("%d bytes of the stack are unused", unused)
 	}
-	runtime.KeepAlive(closed)
 }
 
 // Arguments that are larger than those of earlier calls get memory of their own.
@@ -134,39 +200,37 @@ func TestLargeArguments(t *testing.T) {
 	if result := AllocatorUsed(a, &used); result != ResultOK || used != 1 {
 		t.Error(result, used)
 	}
-	before := len(*coreInstance.memory)
+	before := len(*a.in.memory)
 	for range 100 {
 		AllocatorRestore(a, "10.0.0.0/8", data, &details)
 	}
-	if after := len(*coreInstance.memory); after != before {
+	if after := len(*a.in.memory); after != before {
 		t.Errorf("%d bytes grew to %d", before, after)
 	}
 }
 
 // No argument lies beyond the memory for arguments, wherever the one before it ends.
 func TestArgumentsEnd(t *testing.T) {
-	first, end := coreInstance.arguments, coreInstance.argumentsEnd
+	i := newCore()
 	for rest := range uint32(20) {
-		coreInstance.arguments, coreInstance.argumentsEnd = end-64, end
-		c := call{instance: coreInstance}
-		c.enter()
+		c := call{instance: i}
+		c.enter(nil)
 		c.allocate(c.argumentsEnd-c.next-rest, 1)
 		at := c.allocate(8, 8)
-		if at < c.arguments || at+8 > c.argumentsEnd {
+		if within := at >= c.arguments && at+8 <= c.argumentsEnd; !within && c.blocks != at-blockHeader || at%8 != 0 {
 			t.Errorf("with %d bytes left the next argument is at %d, not in %d to %d", rest, at, c.arguments, c.argumentsEnd)
 		}
 		c.done = true
 		c.leave(new(Result))
 	}
-	coreInstance.arguments, coreInstance.argumentsEnd = first, end
 }
 
 func TestNothingButTheSizeOfArguments(t *testing.T) {
 	a := newAllocator(t, "10.0.0.0/24")
 	defer AllocatorFree(a)
-	c := call{instance: coreInstance, first: (*object)(a)}
 	tooLarge := func() (result Result) {
-		if result = c.enter(); result != ResultOK {
+		c := call{first: (*object)(a)}
+		if result = c.enter(nil); result != ResultOK {
 			return result
 		}
 		defer c.leave(&result)

@@ -17,6 +17,8 @@ func (h *header) native(w *writer) {
 	for _, handle := range h.handles {
 		w.line("// %s is an object of the library, in its memory.", exported(handle))
 		w.line("type %s struct{ _ [0]func() }\n", exported(handle))
+		w.line("// IsAlone reports that the object has to be freed.")
+		w.line("func (*%s) IsAlone() bool { return false }\n", exported(handle))
 	}
 	w.line("// The structs that cross without a conversion have the size that they have in C.")
 	w.line("var (")

@@ -10,6 +10,8 @@ func (h *header) pure(w *writer) {
 	for _, handle := range h.handles {
 		w.line("// %s is an object of the library.", exported(handle))
 		w.line("type %s object\n", exported(handle))
+		w.line("// IsAlone reports whether the object's memory is collected with it, so that it need not be freed.")
+		w.line("func (o *%s) IsAlone() bool { return o.alone }\n", exported(handle))
 	}
 	for _, s := range h.structs {
 		if s.union {
@@ -172,38 +174,56 @@ func (h *header) load(w *writer, s *structure) {
 	w.line("%s\n}\n", body)
 }
 
+// places are the instances for new objects that are not made of others.
+var places = map[string]string{
+	"rk_allocator":        "place(bitmapSize(theRange))",
+	"rk_leak_counters":    "place(bitmapSize(theRange))",
+	"rk_index":            "newCore()",
+	"rk_range_allocation": "newCore()",
+	"rk_bootstrap":        "newBootstrap()",
+	"rk_committer":        "repairs()",
+	"rk_leak_tracker":     "repairs()",
+	"rk_audit":            "repairs()",
+}
+
 func (h *header) pureFunction(w *writer, f *function) {
 	w.line("// %s is %s.", exported(f.name), f.name)
 	w.line("%s {", h.signature(f, true))
-	module, instance := "core", "coreInstance"
-	if strings.HasPrefix(f.name, "rk_bootstrap_") {
-		module, instance = "bootstrap", "startBootstrap()"
+	module := "core"
+	if strings.HasPrefix(f.name, "rk_bootstrap") {
+		module = "bootstrap"
 	}
 	arguments := h.arguments(f)
-	objects := []string{}
+	var objects []string
+	made := ""
 	for _, a := range arguments {
-		if a.form == handle {
+		switch a.form {
+		case handle:
 			objects = append(objects, fmt.Sprintf("(*object)(%s)", local(a.name)))
+		case newHandle:
+			made = a.kind
 		}
 	}
-	for len(objects) < 2 {
-		objects = append(objects, "nil")
-	}
-	w.line("c := call{instance: %s, first: %s, second: %s}", instance, objects[0], objects[1])
-	switch {
-	case strings.HasSuffix(f.name, "_free"):
-		w.line("if c.enter() == ResultOK {\ndefer c.leave(new(Result))\n%sModule.X%s(c.first.address())\nc.done = true\n}\n}\n", module, f.name)
+	if strings.HasSuffix(f.name, "_free") {
+		w.line("%s.close(func(in *instance, at int32) { in.%s.X%s(at) })\n}\n", objects[0], module, f.name)
 		return
-	case f.result == "rk_result":
-		w.line("if result = c.enter(); result != ResultOK {")
-		if strings.HasSuffix(f.name, "_close") {
-			w.line("return c.closePoisoned()")
-		} else {
-			w.line("return result")
-		}
-		w.line("}\ndefer c.leave(&result)")
-	default:
-		w.line("if c.enter() != ResultOK {\nreturn result\n}\ndefer c.leave(new(Result))")
+	}
+	if name, isClose := strings.CutSuffix(f.name, "_close"); isClose {
+		w.line("return %s.close(func(in *instance, at int32) { in.%s.X%s_free(at) })\n}\n", objects[0], module, name)
+		return
+	}
+	var fields []string
+	if made != "" && len(objects) == 0 {
+		fields = append(fields, "instance: "+places[made])
+	}
+	for i, object := range objects {
+		fields = append(fields, []string{"first", "second"}[i]+": "+object)
+	}
+	w.line("c := call{%s}", strings.Join(fields, ", "))
+	if f.result == "rk_result" {
+		w.line("if result = c.enter(&%sCalls); result != ResultOK {\nreturn result\n}\ndefer c.leave(&result)", module)
+	} else {
+		w.line("if c.enter(&%sCalls) != ResultOK {\nreturn result\n}\ndefer c.leave(new(Result))", module)
 	}
 	// Arguments of a fixed size come first, in memory that every instance has.
 	fixed := map[string]string{}
@@ -313,7 +333,7 @@ func (h *header) pureFunction(w *writer, f *function) {
 			call = append(call, values[p.name])
 		}
 	}
-	text := fmt.Sprintf("%sModule.X%s(%s)", module, f.name, strings.Join(call, ", "))
+	text := fmt.Sprintf("c.%s.X%s(%s)", module, f.name, strings.Join(call, ", "))
 	switch f.result {
 	case "rk_result":
 		w.line("result = Result(%s)\nc.done = true", text)
