@@ -215,10 +215,17 @@ func (a *Allocator) check(ctx context.Context, address netip.Addr) (netip.Addr, 
 	return address, nil
 }
 
-// ServiceCIDROf returns an object in the cache whose CIDR has an address; nil for none.
+// ServiceCIDROf returns an object in the cache, or that [Allocator.CorrectServiceCIDR] has put there, whose CIDR has an address; nil for
+// none.
 func (a *Allocator) ServiceCIDROf(address netip.Addr) *networkingv1.ServiceCIDR {
 	c, _ := find(a.cidrs.get(), address.Unmap())
 	return c.first
+}
+
+// CorrectServiceCIDR replaces an object that ServiceCIDROf has returned by the one that etcd has, nil for none, until the cache has another
+// one. After a restore of etcd a cache can be wrong until its server restarts.
+func (a *Allocator) CorrectServiceCIDR(cached, stored *networkingv1.ServiceCIDR) {
+	a.cidrs.correct(cached, stored)
 }
 
 // List returns the objects of the family in the cache that allocators have created.

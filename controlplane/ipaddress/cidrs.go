@@ -62,13 +62,18 @@ type cidrs struct {
 
 	// mu is held while the objects are read.
 	mu sync.Mutex
+	// corrected are the objects that the cache does not have as etcd does, by name.
+	corrected map[string]correction
 	// all is sorted by CIDR. A slice is never changed.
 	all atomic.Pointer[[]cidr]
 }
 
+// correction is what etcd has instead of an object in the cache; nil if it has none.
+type correction struct{ cached, stored *networkingv1.ServiceCIDR }
+
 // newCIDRs returns the CIDRs of no objects. changed is called after each event, with those that are gone.
 func newCIDRs(informer networkingv1informers.ServiceCIDRInformer, family corev1.IPFamily, index *index, changed func(gone []netip.Prefix)) *cidrs {
-	c := &cidrs{family: family, index: index, informer: informer.Informer(), lister: informer.Lister(), changed: changed}
+	c := &cidrs{family: family, index: index, informer: informer.Informer(), lister: informer.Lister(), changed: changed, corrected: map[string]correction{}}
 	c.all.Store(new([]cidr))
 	return c
 }
@@ -96,6 +101,17 @@ func (c *cidrs) get() []cidr {
 // ready returns those whose addresses can be allocated.
 func (c *cidrs) ready() []cidr {
 	return slices.DeleteFunc(slices.Clone(c.get()), func(c cidr) bool { return !c.isReady })
+}
+
+// correct replaces an object of the cache, until that has another one of its name.
+func (c *cidrs) correct(cached, stored *networkingv1.ServiceCIDR) {
+	c.mu.Lock()
+	if before, ok := c.corrected[cached.Name]; ok && before.stored == cached {
+		cached = before.cached
+	}
+	c.corrected[cached.Name] = correction{cached, stored}
+	c.mu.Unlock()
+	c.changed(c.follow())
 }
 
 // follow reads the objects of the cache, and returns the CIDRs that are gone. A CIDR is ready if one of its objects is.
@@ -138,6 +154,11 @@ func (c *cidrs) wanted() map[netip.Prefix]cidr {
 	objects, _ := c.lister.List(labels.Everything())
 	wanted := make(map[netip.Prefix]cidr)
 	for _, object := range objects {
+		if instead, ok := c.corrected[object.Name]; ok && instead.cached == object {
+			if object = instead.stored; object == nil {
+				continue
+			}
+		}
 		for _, text := range object.Spec.CIDRs {
 			prefix, err := parsePrefix(text)
 			if err != nil {

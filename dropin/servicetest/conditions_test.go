@@ -5,17 +5,10 @@ import (
 	"net/http"
 	"testing"
 
-	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 	svctest "k8s.io/kubernetes/pkg/api/service/testing"
 	api "k8s.io/kubernetes/pkg/apis/core"
-	"k8s.io/kubernetes/pkg/registry/core/service/ipallocator"
 
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
@@ -194,22 +187,8 @@ func TestConflict(t *testing.T) {
 // TestLateAddress removes, or replaces, the IPAddress object of a Service before the Service is written.
 func TestLateAddress(t *testing.T) {
 	for _, replaced := range []bool{false, true} {
-		var c *cluster
-		client := fake.NewClientset()
-		client.PrependReactor("create", "ipaddresses", func(action clienttesting.Action) (bool, runtime.Object, error) {
-			object := action.(clienttesting.CreateAction).GetObject().(*networkingv1.IPAddress)
-			object.ResourceVersion = revisionText(must(c.etcd.Put(t.Context(), addressKeys+object.Name, "the object")).Header.Revision)
-			return false, nil, nil
-		})
-		factory := informers.NewSharedInformerFactory(client, 0)
-		addresses := must(ipallocator.NewMetaAllocator(client.NetworkingV1(), factory.Networking().V1().ServiceCIDRs(), factory.Networking().V1().IPAddresses(), false, nil))
-		factory.Start(t.Context().Done())
-		c = start(t, addresses)
-		known := must(c.etcd.Put(t.Context(), cidrKeys+"kubernetes", "the ServiceCIDR")).Header.Revision
-		must(client.NetworkingV1().ServiceCIDRs().Create(t.Context(), &networkingv1.ServiceCIDR{
-			ObjectMeta: metav1.ObjectMeta{Name: "kubernetes", ResourceVersion: revisionText(known)}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.6.0.0/24"}},
-			Status: networkingv1.ServiceCIDRStatus{Conditions: []metav1.Condition{{Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionTrue}}},
-		}, metav1.CreateOptions{}))
+		c, _, putCIDR := startObjects(t)
+		putCIDR("kubernetes", "10.6.0.0/24")
 		_, err := c.create(request(t), svctest.MakeService("a"), func(service *api.Service) {
 			must(c.etcd.Delete(t.Context(), addressKeys+service.Spec.ClusterIP))
 			if replaced {

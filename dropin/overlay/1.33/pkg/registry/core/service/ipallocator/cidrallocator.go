@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 	api "k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/features"
+	allocatorstorage "k8s.io/kubernetes/pkg/registry/core/service/allocator/storage"
 	netutils "k8s.io/utils/net"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/ipaddress"
@@ -192,17 +193,49 @@ func (c *MetaAllocator) allocate(service *api.Service, ip net.IP) error {
 	ctx, cancel := context.WithTimeout(context.Background(), createTimeout)
 	defer cancel()
 	object, err := c.addresses.Allocate(ctx, addressOf(ip), ownerOf(service))
-	c.record(object, err)
+	if err == nil {
+		err = c.record(ctx, object)
+	}
 	return c.errorOf(err)
 }
 
-// record adds an object to those that the request can undo.
-func (c *MetaAllocator) record(object *networkingv1.IPAddress, err error) {
-	if c.request != nil && err == nil {
-		c.request.created = append(c.request.created, object)
-		if cidr := c.addresses.ServiceCIDROf(addressOf(netutils.ParseIPSloppy(object.Name))); cidr != nil {
-			c.request.cidrs = append(c.request.cidrs, cidr)
+// errNoServiceCIDR: the ServiceCIDR of an address was deleted, or etcd was restored and lacks it.
+var errNoServiceCIDR = errors.New("the ServiceCIDR of the allocated address is gone")
+
+// record adds an object to those that the request can undo, with a ServiceCIDR that has its address.
+func (c *MetaAllocator) record(ctx context.Context, object *networkingv1.IPAddress) error {
+	if c.request == nil {
+		return nil
+	}
+	c.request.created = append(c.request.created, object)
+	cidr, err := c.serviceCIDROf(ctx, addressOf(netutils.ParseIPSloppy(object.Name)))
+	if err == nil {
+		c.request.cidrs = append(c.request.cidrs, cidr)
+	}
+	return err
+}
+
+// serviceCIDROf returns a ServiceCIDR that has an address. If etcd may have been restored it is one that etcd has now: the cache can have
+// others, with the same names and revisions.
+func (c *MetaAllocator) serviceCIDROf(ctx context.Context, address netip.Addr) (*networkingv1.ServiceCIDR, error) {
+	for {
+		cached := c.addresses.ServiceCIDROf(address)
+		if cached == nil {
+			return nil, errNoServiceCIDR
 		}
+		if !allocatorstorage.MayBeRestored() {
+			return cached, nil
+		}
+		stored, err := c.client.ServiceCIDRs().Get(ctx, cached.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			stored = nil
+		case err != nil:
+			return nil, err
+		case stored.UID == cached.UID && stored.ResourceVersion == cached.ResourceVersion:
+			return cached, nil
+		}
+		c.addresses.CorrectServiceCIDR(cached, stored)
 	}
 }
 
@@ -224,7 +257,9 @@ func (c *MetaAllocator) AllocateNextService(service *api.Service) (net.IP, error
 	ctx, cancel := context.WithTimeout(context.Background(), createTimeout)
 	defer cancel()
 	object, err := c.addresses.AllocateNext(ctx, ownerOf(service))
-	c.record(object, err)
+	if err == nil {
+		err = c.record(ctx, object)
+	}
 	if err != nil {
 		return nil, c.errorOf(err)
 	}

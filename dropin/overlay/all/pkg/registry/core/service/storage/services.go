@@ -155,11 +155,11 @@ func keysOf(resource schema.GroupResource, example runtime.Object, services *sto
 	return path.Join("/", options.StorageConfig.Prefix, options.ResourcePrefix) + "/", nil
 }
 
-// cached returns the object in the watch cache, so that a write does not read it from etcd; nil if there is none. It is also nil once a
-// connection to etcd was lost: an etcd that was restored can have another object with the same revision, and would accept a write that
+// cached returns the object in the watch cache, so that a write does not read it from etcd; nil if there is none. It is also nil once
+// etcd may have been restored: it can have another object with the same revision, and would accept a write that
 // began with the one of the cache, with values that other Services have by now. The cache is right again once the server restarts.
 func (s *services) cached(ctx context.Context, key string) runtime.Object {
-	if allocatorstorage.Connections() > 0 {
+	if allocatorstorage.MayBeRestored() {
 		return nil
 	}
 	found := &api.Service{}

@@ -77,6 +77,10 @@ func Restored() error {
 	return fmt.Errorf("etcd was restored under this server, as its data of %s shows: the server's watch caches are wrong until it restarts", shown)
 }
 
+// MayBeRestored reports whether etcd may have been restored under the running server, so that its watch caches may be wrong: a connection
+// was lost since, or Restored returns an error.
+func MayBeRestored() bool { return Connections() > 0 || Restored() != nil }
+
 // restoredRange returns the key of a range whose store has noticed a restore; "" for none.
 func restoredRange() string {
 	stores.Lock()
