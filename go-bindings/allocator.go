@@ -27,8 +27,8 @@ const (
 
 // Allocator says which values of a range are in use and hands out free ones.
 //
-// All methods may be called from several goroutines at once. Memory: one bit per value, in the library's memory, of which
-// the garbage collector does not see how much is used: Close an Allocator that is not needed any more.
+// All methods may be called from several goroutines at once. Memory: one bit per value, and in pure Go that of an instance (docs/go.md).
+// With the library in C the garbage collector does not see how much is used: Close an Allocator that is not needed any more.
 type Allocator struct {
 	inner *owned[*rk.Allocator]
 	r     Range

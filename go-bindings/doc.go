@@ -39,12 +39,12 @@
 // # Back ends
 //
 // The package has the library in it as Go source, translated from its WebAssembly: it needs no cgo, no C compiler and no library,
-// and runs wherever Go does. Calls take turns, as all objects live in one block of the Go heap, which never shrinks; a call that
-// the library's own fault ends leaves its objects poisoned, and their memory is not used again.
+// and runs wherever Go does. Objects live in the Go heap, large ones by themselves, and do not wait for each other (docs/go.md); a call
+// that the library's own fault ends leaves its objects poisoned, and their memory is not used again.
 //
 // With the build tag rangekeeper_native it calls the library in C instead, which needs cgo. A program then imports package native of
 // module go-bindings/native, which has the libraries; in a checkout `make library` builds it. With rangekeeper_dynamic it calls an
 // installed librangekeeper.so, found by pkg-config; if that has another version of the C ABI, the program panics at its start. The
-// answers are the same. A call through cgo takes 35 ns, so that short calls take longer; but goroutines do not wait for each other,
-// and repair passes and restores of large ranges take half of the time or less.
+// answers are the same. A call through cgo takes 35 ns, so that short calls take longer; but repair passes and restores of large
+// ranges take half of the time or less.
 package rangekeeper

@@ -1,6 +1,6 @@
 //! A repair pass over Services in memory. Its cost must depend on the number of Services, not on the size of the range.
 
-use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use rangekeeper::{Allocator, Audit, CidrRange, Leaks, Service, Stored, Strategy};
 use rangekeeper_bench::{cluster_ips, slash_12};
 
@@ -36,5 +36,33 @@ fn repair(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, repair);
+/// The second look at all Services, which says whose a value is that two have. Its cost must grow with the Services, not faster.
+fn claimants(c: &mut Criterion) {
+    let mut group = c.benchmark_group("claimants");
+    group.sample_size(20);
+    for count in [16_000, 64_000] {
+        let addresses = cluster_ips(slash_12(), count / 2);
+        let twice: Vec<_> = addresses.iter().chain(&addresses).map(String::as_str).collect();
+        let mut audit = Audit::new();
+        audit.add_cluster_ips(slash_12(), Stored::default()).expect("nothing is stored");
+        twice.iter().for_each(|address| audit.observe(&Service { cluster_ip: address, ..Service::default() }));
+        let report = audit.finish(Leaks::CleanAtOnce);
+        group.throughput(Throughput::Elements(count as u64));
+        group.bench_function(BenchmarkId::new("each address twice", count), |b| {
+            b.iter_batched_ref(
+                || report.clone(),
+                |report| {
+                    for address in &twice {
+                        let service = Service { cluster_ip: address, ..Service::default() };
+                        report.observe_claimant(&service).expect("as many as before");
+                    }
+                },
+                BatchSize::LargeInput,
+            );
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, repair, claimants);
 criterion_main!(benches);

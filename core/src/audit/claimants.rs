@@ -110,14 +110,15 @@ impl Report {
 
     /// All claims of a value but that of the Service that keeps it have a finding.
     fn settle(&mut self, of: HashMap<FoundValue, Vec<Claim>>) {
+        let mut about: HashMap<FoundValue, Vec<usize>> = HashMap::with_capacity(of.len());
+        for (place, finding) in self.findings.iter().enumerate().filter(|(_, finding)| is_duplicate(finding)) {
+            about.entry(finding.value.clone()).or_default().push(place);
+        }
         for (value, mut claims) in of {
             claims.sort_unstable();
-            let mut services: Vec<&Claim> = Vec::new();
-            for claim in &claims {
-                if services.iter().all(|other| other.service != claim.service) {
-                    services.push(claim);
-                }
-            }
+            // A Service can have a port twice, for two protocols.
+            let mut services: Vec<&Claim> = claims.iter().collect();
+            services.dedup_by_key(|claim| claim.service);
             // They are sorted by age.
             let tied_age = match services.as_slice() {
                 [first, second, ..] if first.age == second.age => Some(first.age),
@@ -129,9 +130,8 @@ impl Report {
                 tied: tied_age == Some(claim.age),
             });
             let claimants: Vec<_> = claimants.collect();
-            let about = self.findings.iter_mut().filter(|finding| is_duplicate(finding) && finding.value == value);
-            for (finding, claim) in about.zip(claims.iter().skip(1)) {
-                finding.subject = Subject::Service(claim.service);
+            for (place, claim) in about.remove(&value).unwrap_or_default().into_iter().zip(claims.iter().skip(1)) {
+                self.findings[place].subject = Subject::Service(claim.service);
             }
             self.claimants.insert(value, claimants);
         }
