@@ -159,8 +159,7 @@ impl<R: Range> Allocator<R> {
     #[inline(always)]
     pub fn allocate_next(&mut self, rng: &mut impl Rng) -> Result<R::Value, Full<R>> {
         let full = Full { range: self.range };
-        let offset = self.choose(rng).ok_or(full)?;
-        self.used.insert(offset);
+        let offset = self.take(rng).ok_or(full)?;
         self.range.value_at(offset).ok_or(full)
     }
 
@@ -270,21 +269,18 @@ impl<R: Range> Allocator<R> {
         &mut self.used
     }
 
-    /// A free offset, chosen by the strategy.
+    /// Allocates a free offset, chosen by the strategy.
     #[inline(always)]
-    pub(crate) fn choose(&self, rng: &mut impl Rng) -> Option<u32> {
+    fn take(&mut self, rng: &mut impl Rng) -> Option<u32> {
         let size = self.range.size();
-        match self.strategy {
-            Strategy::Contiguous => self.used.next_clear(0),
-            Strategy::RandomScan => self.scan(0, size, rng),
-            Strategy::DynamicBandFirst => {
-                let band = self.range.static_band();
-                self.scan(band, size, rng).or_else(|| self.scan(0, band, rng))
-            }
+        if self.strategy != Strategy::DynamicBandFirst {
+            return self.take_from(0..size, rng);
         }
+        let band = self.range.static_band();
+        self.take_from(band..size, rng).or_else(|| self.take_from(0..band, rng))
     }
 
-    /// The band in which [`choose`](Self::choose) finds an offset; `None` if all are in use.
+    /// The band of which an allocation takes an offset; `None` if all are in use.
     pub(crate) fn band_to_choose_from(&self) -> Option<ops::Range<u32>> {
         let size = self.range.size();
         let second = if self.strategy == Strategy::DynamicBandFirst { self.range.static_band() } else { 0 };
@@ -292,23 +288,18 @@ impl<R: Range> Allocator<R> {
         [second..size, 0..second].into_iter().find(has_free)
     }
 
-    /// A free offset of a band, chosen by the strategy.
-    pub(crate) fn choose_from(&self, band: &ops::Range<u32>, rng: &mut impl Rng) -> Option<u32> {
-        match self.strategy {
-            Strategy::Contiguous => self.used.next_clear(band.start).filter(|offset| *offset < band.end),
-            Strategy::RandomScan | Strategy::DynamicBandFirst => self.scan(band.start, band.end, rng),
-        }
-    }
-
-    /// The first free offset of `low..high` from a random start on, and from `low` on if there is none.
+    /// Allocates a free offset of a band: the first one, or with a random strategy the first one from a random start on, and from
+    /// the band's first on if there is none.
     #[inline(always)]
-    fn scan(&self, low: u32, high: u32, rng: &mut impl Rng) -> Option<u32> {
-        if low >= high {
+    pub(crate) fn take_from(&mut self, band: ops::Range<u32>, rng: &mut impl Rng) -> Option<u32> {
+        if self.strategy == Strategy::Contiguous {
+            return self.used.insert_next(band.start, band.end);
+        }
+        if band.is_empty() {
             return None;
         }
-        let start = low + below(high - low, rng);
-        let found = self.used.next_clear(start).filter(|offset| *offset < high);
-        found.or_else(|| self.used.next_clear(low).filter(|offset| *offset < start))
+        let start = band.start + below(band.end - band.start, rng);
+        self.used.insert_next(start, band.end).or_else(|| self.used.insert_next(band.start, start))
     }
 }
 

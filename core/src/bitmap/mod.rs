@@ -135,6 +135,34 @@ impl Bitmap {
         (offset < self.len).then_some(offset)
     }
 
+    /// Sets the lowest clear offset in `from..end`, and returns it. Cost: O(log64 len).
+    #[inline(always)]
+    pub fn insert_next(&mut self, from: u32, end: u32) -> Option<u32> {
+        let end = end.min(self.len);
+        if from >= end {
+            return None;
+        }
+        let mut index = from / WORD_BITS;
+        let mut word = self.word(index);
+        let mut clear = !word & (u64::MAX << (from % WORD_BITS));
+        if clear == 0 {
+            index = self.summary.next_not_full(index + 1)?;
+            word = self.word(index);
+            clear = !word;
+        }
+        let offset = index * WORD_BITS + clear.trailing_zeros();
+        if offset >= end {
+            return None;
+        }
+        let new = word | bit(offset);
+        self.store(index, new);
+        self.count.add_one();
+        if self.is_word_full(index, new) {
+            self.summary.mark_full(index);
+        }
+        Some(offset)
+    }
+
     /// The lowest set offset that is not below `from`. Cost: O(words skipped).
     pub fn next_set(&self, from: u32) -> Option<u32> {
         self.iter_from(from).next()

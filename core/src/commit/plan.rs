@@ -222,13 +222,15 @@ impl<'a, R: Range> Plan<'a, R> {
         if band != self.band {
             (self.band, self.level, self.spare) = (band, 0, None);
         }
-        let offset = self.choose_spared(rng).or_else(|| self.next.choose_from(&self.band, rng))?;
+        let Some(offset) = self.take_spared(rng) else {
+            return self.next.take_from(self.band.clone(), rng);
+        };
         self.next.bitmap_mut().insert(offset);
         Some(offset)
     }
 
     /// A free offset that the quarantine does not spare.
-    fn choose_spared(&mut self, rng: &mut impl Rng) -> Option<u32> {
+    fn take_spared(&mut self, rng: &mut impl Rng) -> Option<u32> {
         let quarantine = self.context.protection.quarantine();
         while self.level < Quarantine::LEVELS && !quarantine.is_empty() && !Fault::QuarantineIgnored.is_on() {
             let spare = self.spare.get_or_insert_with(|| {
@@ -236,8 +238,7 @@ impl<'a, R: Range> Plan<'a, R> {
                 quarantine.add_to(self.level, spare.bitmap_mut());
                 spare
             });
-            if let Some(offset) = spare.choose_from(&self.band, rng) {
-                spare.bitmap_mut().insert(offset);
+            if let Some(offset) = spare.take_from(self.band.clone(), rng) {
                 return Some(offset);
             }
             (self.level, self.spare) = (self.level + 1, None);
