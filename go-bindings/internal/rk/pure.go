@@ -8,7 +8,6 @@ import (
 	"math"
 	"sync"
 	"unsafe"
-
 )
 
 // Numbers in the library's memory are little-endian on every platform.
