@@ -37,6 +37,7 @@ setup: ## Installs missing tools that tests need (valgrind, pkg-config, protoc, 
 
 library: ## Builds librangekeeper.a and .so into target/release.
 	$(CARGO) build --release --locked -p rangekeeper-ffi
+	@ffi/localise.sh target/release/librangekeeper.a
 
 purego: ## Translates the library to Go, go-bindings/internal/wasm, which the Go binding is built of.
 	@scripts/purego.sh

@@ -35,6 +35,7 @@ for platform in linux-amd64 linux-arm64 linux-amd64-musl linux-arm64-musl; do
 		arguments=(-L "native=$sysroot/lib/rustlib/$target/lib/self-contained" -l static=unwind)
 	fi
 	"${CARGO:-cargo}" rustc --config "target.$target.rustflags = [$remaps]" --release --locked --target "$target" -p rangekeeper-ffi --crate-type "$kinds" -- "${arguments[@]}"
+	ffi/localise.sh "target/$target/release/librangekeeper.a"
 	lib=$out/lib/$platform
 	rm -rf "$lib"
 	mkdir -p "$lib"

@@ -1,0 +1,23 @@
+#!/bin/bash
+# Makes the functions of the C ABI the only global symbols of librangekeeper.a's own object: FILE. Rust makes some of its standard library
+# global, too, so that the linker would refuse another static library in Rust beside it. Link-time optimisation leaves all of both in one
+# object; the others are the compiler's own functions, which are weak.
+set -euo pipefail
+library=$(realpath "${1:?usage: ffi/localise.sh FILE}")
+sysroot=$(rustc --print sysroot)
+host=$(rustc -vV | sed -n 's/^host: //p')
+# rustc's own, which knows all architectures; it is in no rustup component on some systems.
+objcopy=$sysroot/lib/rustlib/$host/bin/rust-objcopy
+[[ -x $objcopy ]] || objcopy=objcopy
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+export LD_LIBRARY_PATH=$sysroot/lib
+# The standard library's bitcode is of no use here, and of a version that binutils' plugins complain about.
+"$objcopy" --remove-section=.llvmbc --remove-section=.llvmcmd "$library" changed.a
+object=$(ar t changed.a | grep '^rangekeeper\.')
+ar x changed.a "$object"
+"$objcopy" --wildcard --keep-global-symbol='rk_*' --keep-global-symbol='DW.ref.*' "$object"
+ar rD changed.a "$object"
+# At once, as another build may read it.
+mv changed.a "$library"
