@@ -246,4 +246,7 @@ func number(b bool) int32 {
 	return 0
 }
 
+// size returns a number of items or a place as the library has it. One that does not fit is beyond all that there is.
+func size(n uint) int32 { return int32(uint32(min(n, math.MaxUint32))) }
+
 func putBool(b []byte, value bool) { b[0] = byte(number(value)) }

@@ -795,7 +795,7 @@ func AuditCompareBitmap(audit *Audit, theRange uint, written uint64, upgraded ui
 	fixed := c.next
 	c.next += 544
 	atError := fixed + 0
-	result = Result(c.core.Xrk_audit_compare_bitmap((*object)(audit).address(), int32(theRange), int64(written), int64(upgraded), int32(atError)))
+	result = Result(c.core.Xrk_audit_compare_bitmap((*object)(audit).address(), size(theRange), int64(written), int64(upgraded), int32(atError)))
 	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)
@@ -2358,7 +2358,7 @@ func ReportRecordRepair(report *Report, theRange uint, failed bool, set []Value,
 		cleared[i].store(&c, atCleared+uint32(i)*24)
 	}
 	atError := fixed + 0
-	result = Result(c.core.Xrk_report_record_repair((*object)(report).address(), int32(theRange), number(failed), int32(atSet), int32(len(set)), int32(atCleared), int32(len(cleared)), int32(atError)))
+	result = Result(c.core.Xrk_report_record_repair((*object)(report).address(), size(theRange), number(failed), int32(atSet), int32(len(set)), int32(atCleared), int32(len(cleared)), int32(atError)))
 	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)
@@ -2404,7 +2404,7 @@ func ReportFindings(report *Report, from uint, findings []Finding, n *uint) (res
 		b := c.bytes(atN, 4)
 		endian.PutUint32(b[0:], uint32(*n))
 	}
-	result = Result(c.core.Xrk_report_findings((*object)(report).address(), int32(from), int32(atFindings), int32(len(findings)), int32(atN)))
+	result = Result(c.core.Xrk_report_findings((*object)(report).address(), size(from), int32(atFindings), int32(len(findings)), int32(atN)))
 	c.done = true
 	{
 		b := c.bytes(atN, 4)
@@ -2434,7 +2434,7 @@ func ReportFindingTexts(report *Report, from uint, buffer []byte, ends []uint, w
 		b := c.bytes(atWritten, 4)
 		endian.PutUint32(b[0:], uint32(*written))
 	}
-	result = Result(c.core.Xrk_report_finding_texts((*object)(report).address(), int32(from), int32(atBuffer), int32(len(buffer)), int32(atEnds), int32(len(ends)/2), int32(atWritten)))
+	result = Result(c.core.Xrk_report_finding_texts((*object)(report).address(), size(from), int32(atBuffer), int32(len(buffer)), int32(atEnds), int32(len(ends)/2), int32(atWritten)))
 	c.done = true
 	{
 		b := c.bytes(atWritten, 4)
@@ -2504,7 +2504,7 @@ func ReportClaimants(report *Report, finding uint, claimants []Claimant, n *uint
 		b := c.bytes(atN, 4)
 		endian.PutUint32(b[0:], uint32(*n))
 	}
-	result = Result(c.core.Xrk_report_claimants((*object)(report).address(), int32(finding), int32(atClaimants), int32(len(claimants)), int32(atN)))
+	result = Result(c.core.Xrk_report_claimants((*object)(report).address(), size(finding), int32(atClaimants), int32(len(claimants)), int32(atN)))
 	c.done = true
 	{
 		b := c.bytes(atN, 4)
@@ -2533,7 +2533,7 @@ func ReportObjectRepairs(report *Report, from uint, repairs []ObjectRepair, n *u
 		b := c.bytes(atN, 4)
 		endian.PutUint32(b[0:], uint32(*n))
 	}
-	result = Result(c.core.Xrk_report_object_repairs((*object)(report).address(), int32(from), int32(atRepairs), int32(len(repairs)), int32(atN)))
+	result = Result(c.core.Xrk_report_object_repairs((*object)(report).address(), size(from), int32(atRepairs), int32(len(repairs)), int32(atN)))
 	c.done = true
 	{
 		b := c.bytes(atN, 4)
@@ -2562,7 +2562,7 @@ func ReportLeaks(report *Report, from uint, leaks []Leak, n *uint) (result Resul
 		b := c.bytes(atN, 4)
 		endian.PutUint32(b[0:], uint32(*n))
 	}
-	result = Result(c.core.Xrk_report_leaks((*object)(report).address(), int32(from), int32(atLeaks), int32(len(leaks)), int32(atN)))
+	result = Result(c.core.Xrk_report_leaks((*object)(report).address(), size(from), int32(atLeaks), int32(len(leaks)), int32(atN)))
 	c.done = true
 	{
 		b := c.bytes(atN, 4)
@@ -2586,7 +2586,7 @@ func ReportRange(report *Report, theRange uint, numbers *RangeReport) (result Re
 	fixed := c.next
 	c.next += 80
 	atNumbers := fixed + 0
-	result = Result(c.core.Xrk_report_range((*object)(report).address(), int32(theRange), int32(atNumbers)))
+	result = Result(c.core.Xrk_report_range((*object)(report).address(), size(theRange), int32(atNumbers)))
 	c.done = true
 	if result == ResultOK {
 		numbers.load(&c, atNumbers)
@@ -2614,7 +2614,7 @@ func ReportRuns(report *Report, theRange uint, set uint32, members bool, fromOff
 		b := c.bytes(atNextOffset, 8)
 		endian.PutUint64(b[0:], uint64(*nextOffset))
 	}
-	result = Result(c.core.Xrk_report_runs((*object)(report).address(), int32(theRange), int32(set), number(members), int64(fromOffset), int32(atRuns), int32(len(runs)), int32(atN), int32(atNextOffset)))
+	result = Result(c.core.Xrk_report_runs((*object)(report).address(), size(theRange), int32(set), number(members), int64(fromOffset), int32(atRuns), int32(len(runs)), int32(atN), int32(atNextOffset)))
 	c.done = true
 	{
 		b := c.bytes(atNextOffset, 8)
@@ -2647,7 +2647,7 @@ func ReportSnapshot(report *Report, theRange uint, buffer []uint8, theLen *uint)
 		b := c.bytes(atLen, 4)
 		endian.PutUint32(b[0:], uint32(*theLen))
 	}
-	result = Result(c.core.Xrk_report_snapshot((*object)(report).address(), int32(theRange), int32(atBuffer), int32(len(buffer)), int32(atLen)))
+	result = Result(c.core.Xrk_report_snapshot((*object)(report).address(), size(theRange), int32(atBuffer), int32(len(buffer)), int32(atLen)))
 	c.done = true
 	{
 		b := c.bytes(atLen, 4)
@@ -2674,7 +2674,7 @@ func ReportState(report *Report, theRange uint, value *Value, state *OffsetState
 		value.store(&c, atValue)
 	}
 	atState := fixed + 24
-	result = Result(c.core.Xrk_report_state((*object)(report).address(), int32(theRange), int32(atValue), int32(atState)))
+	result = Result(c.core.Xrk_report_state((*object)(report).address(), size(theRange), int32(atValue), int32(atState)))
 	c.done = true
 	if result == ResultOK {
 		state.load(&c, atState)
@@ -2697,7 +2697,7 @@ func ReportOccupancy(report *Report, theRange uint, count uint32, cells []Cell, 
 		b := c.bytes(atN, 4)
 		endian.PutUint32(b[0:], uint32(*n))
 	}
-	result = Result(c.core.Xrk_report_occupancy((*object)(report).address(), int32(theRange), int32(count), int32(atCells), int32(len(cells)), int32(atN)))
+	result = Result(c.core.Xrk_report_occupancy((*object)(report).address(), size(theRange), int32(count), int32(atCells), int32(len(cells)), int32(atN)))
 	c.done = true
 	{
 		b := c.bytes(atN, 4)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
@@ -277,6 +278,8 @@ func (s *sequence) audit(passes *rangekeeper.Passes) {
 	if s.IntN(4) == 0 {
 		s.answer("unreadable", audit.ObserveUnreadable(rangekeeper.SubjectKind(s.IntN(4))))
 	}
+	// The message has the index, which 32 bits do not hold.
+	s.answer("far", errors.Is(audit.CompareBitmap(s.farIndex(), s.Uint64(), s.Uint64()), rangekeeper.ErrInvalidArgument))
 	s.answer("cluster", audit.CheckCluster(rangekeeper.Bitmaps{ServiceIPs: rangekeeper.Presence(s.IntN(3)), ServiceNodePorts: rangekeeper.Initialised}, s.IntN(2) == 0))
 	if s.IntN(3) == 0 {
 		passes = nil
@@ -294,7 +297,7 @@ func (s *sequence) audit(passes *rangekeeper.Passes) {
 		s.answer("findings", fmt.Sprint(report.Findings()))
 		s.answer("leaks", fmt.Sprint(report.Leaks()))
 		s.answer("objects", fmt.Sprint(report.ObjectRepairs()))
-		for i := range 3 {
+		for _, i := range []int{0, 1, 2, s.farIndex()} {
 			s.answer("range", report.Services(), report.Range(i))
 			for set := rangekeeper.ValuesSet; set <= rangekeeper.ValuesNext; set++ {
 				for run := range report.Runs(i, set, true) {
@@ -312,6 +315,11 @@ func (s *sequence) audit(passes *rangekeeper.Passes) {
 			s.answer("claimants", report.ObserveClaimants(services, fill))
 		}
 	}
+}
+
+// farIndex returns an index that no list has. Its low 32 bits are those of a place.
+func (s *sequence) farIndex() int {
+	return int(int64(1+s.IntN(1<<20))<<32|int64(s.IntN(3))) * (1 - 2*s.IntN(2))
 }
 
 // commits plays a committer against a key in memory that others change, too.

@@ -268,6 +268,8 @@ func (h *header) pureFunction(w *writer, f *function) {
 				values[a.name] = "int64(" + name + ")"
 			case a.kind == "bool":
 				values[a.name] = "number(" + name + ")"
+			case a.kind == "size_t":
+				values[a.name] = "size(" + name + ")"
 			default:
 				values[a.name] = "int32(" + name + ")"
 			}
