@@ -132,6 +132,9 @@ func resultError(code rk.Result) error {
 	case rk.ResultClosed, rk.ResultNullPointer:
 		return ErrClosed
 	case rk.ResultPanic, rk.ResultPoisoned:
+		if fault := rk.FirstFault(); fault != "" {
+			return fmt.Errorf("%w; please report it: %s", ErrPoisoned, fault)
+		}
 		return ErrPoisoned
 	case rk.ResultSameKind:
 		return ErrSameKind

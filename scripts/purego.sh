@@ -25,7 +25,7 @@ translate() { # PACKAGE STACK-SIZE FUNCTION...
 	local wasm=target/$target/release/$package.wasm
 	# The stack comes first, so that its overflow is a trap; Go restores its pointer after one.
 	"$linker" --no-entry --gc-sections --strip-all --stack-first -z "stack-size=$stack" --export=__stack_pointer --export=__heap_base \
-		--export=rk_memory_allocate --export=rk_memory_free "${exports[@]}" \
+		--export=rk_memory_allocate --export=rk_memory_free --export=rk_memory_keep_faults --export=rk_memory_fault "${exports[@]}" \
 		target/$target/release/librangekeeper.a -o "$wasm"
 	local made="$wasm2go $(sha256sum < "$wasm")"
 	[[ $(cat "$out/$package/made" 2>/dev/null) == "$made" ]] && return

@@ -3,6 +3,8 @@
 package rk
 
 import (
+	"fmt"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
@@ -29,6 +31,8 @@ type instance struct {
 	memory *[]byte
 	// stack is the library's stack pointer, which a trap leaves where it was.
 	stack *int32
+	// fault returns what the last panic said.
+	fault func(length int32) (at int32)
 	// arguments are copied into this part of the memory for the duration of a call, if they fit.
 	arguments, argumentsEnd uint32
 	// objects is the number of objects that are not closed.
@@ -39,15 +43,17 @@ type instance struct {
 
 func newCore() *instance {
 	m := corewasm.New()
-	i := &instance{core: m, memory: m.Slice(), stack: m.X__stack_pointer()}
+	i := &instance{core: m, memory: m.Slice(), stack: m.X__stack_pointer(), fault: m.Xrk_memory_fault}
 	i.reserve(uint32(*m.X__heap_base()), m.Grow)
+	m.Xrk_memory_keep_faults()
 	return i
 }
 
 func newBootstrap() *instance {
 	m := bootstrapwasm.New()
-	i := &instance{bootstrap: m, memory: m.Slice(), stack: m.X__stack_pointer()}
+	i := &instance{bootstrap: m, memory: m.Slice(), stack: m.X__stack_pointer(), fault: m.Xrk_memory_fault}
 	i.reserve(uint32(*m.X__heap_base()), m.Grow)
+	m.Xrk_memory_keep_faults()
 	return i
 }
 
@@ -73,6 +79,36 @@ func (i *instance) free(at, size uint32) {
 		i.core.Xrk_memory_free(int32(at), int32(size))
 	} else {
 		i.bootstrap.Xrk_memory_free(int32(at), int32(size))
+	}
+}
+
+// firstFault is that of the program.
+var firstFault atomic.Pointer[string]
+
+// FirstFault returns what the first fault in the library said, and the stack of its call; "" if there was none.
+func FirstFault() string {
+	if fault := firstFault.Load(); fault != nil {
+		return *fault
+	}
+	return ""
+}
+
+// keepFault keeps the fault of a call: a panic in the library, whose message it has, or one in Go.
+func (i *instance) keepFault(trap any) {
+	if firstFault.Load() != nil {
+		return
+	}
+	said, stack := fmt.Sprint(trap), *i.stack
+	// The message may be damaged, too.
+	defer func() {
+		_ = recover()
+		*i.stack = stack
+		fault := said + "\n" + string(debug.Stack())
+		firstFault.CompareAndSwap(nil, &fault)
+	}()
+	at := uint32(i.fault(int32(i.arguments)))
+	if length := endian.Uint32((*i.memory)[i.arguments:]); length > 0 {
+		said += ": " + string((*i.memory)[at:][:length])
 	}
 }
 

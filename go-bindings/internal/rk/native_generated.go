@@ -312,6 +312,9 @@ type Report struct{ _ [0]func() }
 // IsAlone reports that the object has to be freed.
 func (*Report) IsAlone() bool { return false }
 
+// FirstFault returns nothing: the library writes to stderr what a fault says.
+func FirstFault() string { return "" }
+
 // The structs that cross without a conversion have the size that they have in C.
 var (
 	_ [C.sizeof_rk_value]byte                    = [unsafe.Sizeof(Value{})]byte{}

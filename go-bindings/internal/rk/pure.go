@@ -83,11 +83,12 @@ func (o *object) state() Result {
 func (c *call) leave(result *Result) {
 	defer c.mutex.Unlock()
 	if !c.done {
-		if recover() == errTooLarge {
+		if trap := recover(); trap == errTooLarge {
 			*result = ResultInvalidArgument
 		} else {
 			*result = ResultPanic
 			*c.stack = c.stackBefore
+			c.keepFault(trap)
 			for _, o := range []*object{c.first, c.second} {
 				if o != nil {
 					o.poisoned = true

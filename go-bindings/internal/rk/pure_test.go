@@ -70,6 +70,34 @@ func TestTrapPoisonsTheHandle(t *testing.T) {
 	AllocatorFree(other)
 }
 
+// The first fault of a program is kept: what the library's panic says, and where it was called.
+func TestFirstFault(t *testing.T) {
+	defer firstFault.Store(firstFault.Swap(nil))
+	var value Value
+	// One of the words of an allocator is the length of its bitmap.
+	words := *newAllocator(t, "10.0.0.0/12").in.memory
+	for at := 0; at < len(words) && FirstFault() == ""; at += 4 {
+		if word := endian.Uint32(words[at:]); word > 1<<14 && word < 1<<15 {
+			damaged := newAllocator(t, "10.0.0.0/12")
+			endian.PutUint32((*damaged.in.memory)[at:], 0)
+			AllocatorAllocateNext(damaged, &value)
+		}
+	}
+	for _, part := range []string{"index out of bounds: the len is 0", "core/src/bitmap", "AllocatorAllocateNext"} {
+		if !strings.Contains(FirstFault(), part) {
+			t.Errorf("%q is not in %s", part, FirstFault())
+		}
+	}
+	first := FirstFault()
+	other := newAllocator(t, "10.0.0.0/24")
+	restore := outsideMemory(other.in)
+	AllocatorAllocateNext(other, &value)
+	restore()
+	if FirstFault() != first {
+		t.Error("a later fault is the first one")
+	}
+}
+
 // Both handles of a call that traps are poisoned.
 func TestTrapPoisonsBothHandles(t *testing.T) {
 	var audit *Audit

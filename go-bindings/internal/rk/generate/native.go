@@ -20,6 +20,8 @@ func (h *header) native(w *writer) {
 		w.line("// IsAlone reports that the object has to be freed.")
 		w.line("func (*%s) IsAlone() bool { return false }\n", exported(handle))
 	}
+	w.line("// FirstFault returns nothing: the library writes to stderr what a fault says.")
+	w.line("func FirstFault() string { return \"\" }\n")
 	w.line("// The structs that cross without a conversion have the size that they have in C.")
 	w.line("var (")
 	for _, s := range h.structs {
