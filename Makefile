@@ -48,7 +48,7 @@ build: purego ## Builds bin/rangekeeper and the plugin bin/kubectl-rangekeeper.
 run: build ## Repairs a damaged cluster's snapshot, restores it into an etcd and audits the result.
 	@scripts/run.sh
 
-up: build ## Builds the kube-apiserver with Rangekeeper inside and runs it on loopback; ARGS='--servers 3' passes flags.
+up: build library ## Builds the kube-apiserver with Rangekeeper inside and runs it on loopback; ARGS='--servers 3' passes flags.
 	@scripts/dropin.sh $(firstword $(RELEASES))
 	bin/rangekeeper up $(ARGS)
 
@@ -90,7 +90,7 @@ apiservers: ## Builds the kube-apiservers of RELEASES that tests run, bin/kube-a
 kine: ## Builds kine, the store of k3s, that tests run, bin/kine; minutes the first time.
 	@scripts/kine.sh
 
-dropin: purego ## Builds the kube-apiservers of RELEASES with Rangekeeper inside, bin/kube-apiserver-rangekeeper-VERSION; minutes the first time.
+dropin: purego library ## Builds the kube-apiservers of RELEASES with Rangekeeper inside, bin/kube-apiserver-rangekeeper-VERSION; minutes the first time. BACKEND=purego leaves cgo out.
 	@for release in $(RELEASES); do scripts/dropin.sh $$release; done
 
 conformance: purego ## Runs Kubernetes' own tests of the packages that Rangekeeper replaces, for RELEASES.

@@ -4,6 +4,9 @@
 #
 #   scripts/dropin.sh VERSION [--sources | --overlays]
 #   --sources: the copy only, no program; --overlays: prints the folders of files that the release gets
+#
+# With BACKEND=native, the default, the program calls the core through cgo, in target/release/librangekeeper.a; with
+# BACKEND=purego it has the core as Go.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=$1
@@ -12,6 +15,12 @@ copy=$PWD/target/dropin/v$version
 
 releases=$(<controlplane/kubernetes/releases.txt)
 grep -qxF "$version" <<<"$releases" || { echo "Kubernetes $version is not supported; supported releases:" $releases >&2; exit 2; }
+
+case ${BACKEND:-native} in
+native) options=(-tags rangekeeper_native) ;;
+purego) options=() ;;
+*) echo "BACKEND is native or purego, not $BACKEND" >&2; exit 2 ;;
+esac
 
 # Each release gets the files of `all`, and then those of each folder named after its minor version or an older one.
 minor=$(cut -d. -f2 <<<"$version")
@@ -65,4 +74,4 @@ replace cmd/kube-apiserver/app/server.go 'return aggregatorServer, nil' 'return 
 [[ ${2:-} != --sources ]] || exit 0
 
 program=bin/kube-apiserver-rangekeeper-$version
-scripts/build-apiserver.sh "$version" dropin ./cmd/kube-apiserver "$program"
+scripts/build-apiserver.sh "$version" dropin ./cmd/kube-apiserver "$program" "${options[@]}"
