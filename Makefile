@@ -42,7 +42,7 @@ library: ## Builds librangekeeper.a and .so into target/release.
 purego: ## Translates the library to Go, go-bindings/internal/wasm, which the Go binding is built of.
 	@scripts/purego.sh
 
-build: purego ## Builds bin/rangekeeper and the plugin bin/kubectl-rangekeeper.
+build: purego $(if $(filter native,$(BACKEND)),library) ## Builds bin/rangekeeper and the plugin bin/kubectl-rangekeeper; BACKEND=native calls the core through cgo.
 	@scripts/programs.sh bin
 
 run: build ## Repairs a damaged cluster's snapshot, restores it into an etcd and audits the result.

@@ -1,3 +1,5 @@
+//go:build cgo && (rangekeeper_native || rangekeeper_dynamic)
+
 package rangekeeper
 
 import (

@@ -15,6 +15,9 @@ import (
 //   - Each call is followed by runtime.KeepAlive, or else the cleanup might run during the call.
 //   - A nil pointer (of a zero value or a nil receiver) is passed as NULL, and the library's answer becomes ErrClosed.
 
+// BackEnd names the back end with which the program is built: "pure Go" or "native".
+const BackEnd = rk.BackEnd
+
 // owned is an object of the library that is freed once the garbage collector finds nothing that refers to the owned.
 // Handles hold a pointer to it, so that a handle may be copied. P is a pointer to the object.
 type owned[P any] struct {

@@ -2,6 +2,8 @@
 # Builds rangekeeper and kubectl-rangekeeper for a platform of Go into a folder.
 #
 #   scripts/programs.sh [GOOS GOARCH] FOLDER    stripped and small with a platform, as they are released; without, for this machine
+#
+# With BACKEND=native, for this machine only, they call the core through cgo, in target/release/librangekeeper.a.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 flags="-X github.com/rangekeeper/rangekeeper/controlplane/internal/cli.commit=$(git rev-parse --short=12 HEAD 2>/dev/null || true)"
@@ -10,21 +12,31 @@ if (($# == 3)); then
 	flags+=" -s -w"
 	shift 2
 fi
+tags=grpcnotrace cgo=0
+case ${BACKEND:-purego} in
+purego) ;;
+native) tags+=,rangekeeper_native cgo=1 ;;
+*) echo "BACKEND is native or purego, not $BACKEND" >&2; exit 2 ;;
+esac
+if [[ $cgo == 1 && -n ${GOOS:-} ]]; then
+	echo "BACKEND=native builds programs for this machine only" >&2
+	exit 2
+fi
 mkdir -p "$1"
 out=$(realpath "$1")
 suffix=$("${GO:-go}" -C controlplane env GOEXE)
 
 # Git's state is not recorded: files beside the sources would change the bytes. The commit is in the version.
 build() { # PROGRAM TAGS FLAGS [OPTION...]
-	CGO_ENABLED=0 scripts/patiently.sh "$1" "${GO:-go}" -C controlplane build -trimpath -buildvcs=false -tags "$2" -ldflags "$3" "${@:4}" \
+	CGO_ENABLED=$cgo scripts/patiently.sh "$1" "${GO:-go}" -C controlplane build -trimpath -buildvcs=false -tags "$2" -ldflags "$3" "${@:4}" \
 		-o "$out/$1$suffix" "./cmd/$1"
 }
 
 # Without grpcnotrace gRPC links text/template, and with it all exported methods of everything that is linked.
-build rangekeeper grpcnotrace "$flags"
+build rangekeeper "$tags" "$flags"
 if [[ -z ${GOOS:-} ]]; then
 	# With the same options as rangekeeper nothing is compiled twice.
-	build kubectl-rangekeeper grpcnotrace "$flags"
+	build kubectl-rangekeeper "$tags" "$flags"
 	exit
 fi
 # client-go and gRPC bring golang.org/x/net/http2, so the copy of it in net/http is left out. Functions on amd64 are aligned to 32

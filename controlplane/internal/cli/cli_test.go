@@ -130,10 +130,12 @@ func TestUsage(t *testing.T) {
 		}
 	}
 	t.Cleanup(func() { commit = "" })
-	for set, want := range map[string]string{"": version + "\n", "0123456789ab": version + " (commit 0123456789ab)\n"} {
+	for set, want := range map[string]string{"": version + ", pure Go\n", "0123456789ab": version + " (commit 0123456789ab), pure Go\n"} {
 		commit = set
-		if _, stdout, _ := run(t, "--version"); stdout != "rangekeeper version "+want {
-			t.Errorf("version: %q", stdout)
+		for _, command := range []string{"--version", "version"} {
+			if _, stdout, _ := run(t, command); stdout != "rangekeeper version "+want {
+				t.Errorf("%s: %q", command, stdout)
+			}
 		}
 	}
 }

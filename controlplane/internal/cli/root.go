@@ -175,7 +175,7 @@ another source.
 ` + etcdflags.EnvironmentHelp + `
 
 ` + exitCodesHelp,
-		Version:       versionText(),
+		Version:       versionText() + ", " + rangekeeper.BackEnd,
 		Args:          usage.Subcommands,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 		SilenceErrors: true,
@@ -291,7 +291,7 @@ func newVersion() *cobra.Command {
 		Short: "Show the version of this program",
 		Args:  usage.Arguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(c.OutOrStdout(), "rangekeeper version "+versionText())
+			_, err := fmt.Fprintln(c.OutOrStdout(), "rangekeeper version "+c.Root().Version)
 			return err
 		},
 	}

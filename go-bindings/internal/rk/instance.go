@@ -13,6 +13,9 @@ import (
 	corewasm "github.com/rangekeeper/rangekeeper/go-bindings/internal/wasm/core"
 )
 
+// BackEnd names the back end.
+const BackEnd = "pure Go"
+
 const (
 	pageSize    = 1 << 16
 	maximalSize = 1 << 32

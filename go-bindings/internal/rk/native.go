@@ -19,3 +19,6 @@ package rk
 #cgo rangekeeper_dynamic pkg-config: rangekeeper
 */
 import "C"
+
+// BackEnd names the back end.
+const BackEnd = "native"
