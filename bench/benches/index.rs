@@ -17,7 +17,7 @@ const UNTIL: Duration = Duration::from_secs(60);
 /// An index of one CIDR with so many addresses at random places, all observed at revision 1. In the wide one they are as
 /// far from each other as those that other allocators have chosen.
 fn filled(cidr: &str, count: u64) -> (Index, ServiceCidr, Vec<IpAddr>) {
-    let cidr = ServiceCidr::parse(cidr).expect("a CIDR");
+    let cidr = cidr.parse::<ServiceCidr>().expect("a CIDR");
     let mut index = Index::new(7);
     index.insert_cidr(cidr);
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(42);

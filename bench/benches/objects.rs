@@ -75,7 +75,7 @@ fn objects(c: &mut Criterion) {
     let mut group = c.benchmark_group("objects");
     group.sample_size(10);
     for prefix in ["fd00::/108", "fd00::/64"] {
-        let cidr = ServiceCidr::parse(prefix).expect("a CIDR");
+        let cidr = prefix.parse::<ServiceCidr>().expect("a CIDR");
         let name = prefix.trim_start_matches("fd00::/");
         let offsets = offsets(&cidr);
         print_memory(&format!("{name}/list"), || sorted(&offsets));

@@ -32,8 +32,8 @@ pub mod service;
 pub mod service_cidr;
 pub mod snapshot;
 
-/// The crate of [`CidrRange::new`]'s argument.
-pub use ipnetwork;
+// The crates whose types are in signatures: networks, and generators of random numbers.
+pub use {ipnetwork, rand_core};
 
 pub use allocator::{Allocator, Strategy};
 pub use audit::{Audit, Leaks, Stored};

@@ -3,13 +3,15 @@
 //! ```
 //! use rangekeeper::service_cidr::ServiceCidr;
 //!
-//! let cidr = ServiceCidr::parse("10.96.0.0/27")?;
+//! let cidr: ServiceCidr = "10.96.0.0/27".parse()?;
 //! assert_eq!((cidr.size(), cidr.static_band()), (30, 16));
 //! assert_eq!(cidr.value_at(29), Some("10.96.0.30".parse()?));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+use std::fmt::{self, Display};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
 
 use ipnetwork::IpNetwork;
 
@@ -28,14 +30,6 @@ impl ServiceCidr {
     /// The CIDR of `network`; host bits in it are cleared.
     pub fn new(network: IpNetwork) -> Self {
         Self { range: CidrRange::new(network) }
-    }
-
-    /// Reads one of `spec.cidrs`.
-    ///
-    /// # Errors
-    /// If the text is not a CIDR.
-    pub fn parse(cidr: &str) -> Result<Self, ParseCidrError> {
-        Ok(Self { range: cidr.parse()? })
     }
 
     /// The CIDR.
@@ -86,12 +80,28 @@ impl ServiceCidr {
     }
 }
 
+/// Writes the network, without host bits.
+impl Display for ServiceCidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Display::fmt(&self.range, f)
+    }
+}
+
+/// Reads one of `spec.cidrs`, as a [`CidrRange`] is read.
+impl FromStr for ServiceCidr {
+    type Err = ParseCidrError;
+
+    fn from_str(cidr: &str) -> Result<Self, ParseCidrError> {
+        Ok(Self { range: cidr.parse()? })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn cidr(text: &str) -> ServiceCidr {
-        ServiceCidr::parse(text).expect("a CIDR")
+        text.parse::<ServiceCidr>().expect("a CIDR")
     }
 
     #[test]

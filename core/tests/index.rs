@@ -179,7 +179,7 @@ struct History {
 
 impl History {
     fn new(rng: &mut Xoshiro256PlusPlus) -> Self {
-        let cidrs = CIDRS.map(|cidr| ServiceCidr::parse(cidr).expect("a CIDR"));
+        let cidrs = CIDRS.map(|cidr| cidr.parse::<ServiceCidr>().expect("a CIDR"));
         let server = |seed| Server {
             index: Index::new(seed),
             cidrs: Vec::new(),
@@ -216,7 +216,7 @@ impl History {
         totals.steps += 1;
         match below(16, rng) {
             0 | 1 => {
-                let cidr = ServiceCidr::parse(CIDRS[below(CIDRS.len() as u32, rng) as usize]).expect("a CIDR");
+                let cidr = CIDRS[below(CIDRS.len() as u32, rng) as usize].parse::<ServiceCidr>().expect("a CIDR");
                 let known = server.cidrs.iter().position(|other| *other == cidr);
                 match known {
                     Some(known) if below(2, rng) == 0 => {
@@ -235,7 +235,7 @@ impl History {
                 // Some of them, and maybe one that the index does not have.
                 let mut cidrs = server.cidrs.clone();
                 cidrs.retain(|_| below(4, rng) > 0);
-                cidrs.push(ServiceCidr::parse(CIDRS[below(CIDRS.len() as u32, rng) as usize]).expect("a CIDR"));
+                cidrs.push(CIDRS[below(CIDRS.len() as u32, rng) as usize].parse::<ServiceCidr>().expect("a CIDR"));
                 let pool = [Pool::Among(&cidrs), Pool::InOrder(&cidrs)][below(2, rng) as usize];
                 let known = || cidrs.iter().filter(|cidr| server.cidrs.contains(cidr)).copied();
                 let candidates: Vec<ServiceCidr> = match pool {
@@ -429,7 +429,7 @@ const LATER: Duration = Duration::from_secs(60);
 #[test]
 fn an_address_allocated_elsewhere_is_free_after_its_removal() {
     let mut index = Index::new(1);
-    index.insert_cidr(ServiceCidr::parse("10.0.0.0/24").expect("a CIDR"));
+    index.insert_cidr("10.0.0.0/24".parse::<ServiceCidr>().expect("a CIDR"));
     let ours = index.reserve_address(address("10.0.0.9"), LATER).expect("it is free");
     index.already_exists(ours);
     index.removed(ours.address, 3);
@@ -442,7 +442,7 @@ fn an_address_allocated_elsewhere_is_free_after_its_removal() {
 
 /// An index of some CIDRs.
 fn with(cidrs: &[&str]) -> (Index, Vec<ServiceCidr>) {
-    let cidrs: Vec<ServiceCidr> = cidrs.iter().map(|cidr| ServiceCidr::parse(cidr).expect("a CIDR")).collect();
+    let cidrs: Vec<ServiceCidr> = cidrs.iter().map(|cidr| cidr.parse::<ServiceCidr>().expect("a CIDR")).collect();
     let mut index = Index::new(1);
     cidrs.iter().for_each(|cidr| assert!(index.insert_cidr(*cidr)));
     (index, cidrs)

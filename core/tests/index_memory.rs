@@ -20,7 +20,7 @@ fn resident() -> u64 {
 
 #[test]
 fn a_million_addresses_of_a_64_bit_subnet_take_32_mebibytes_until_they_are_removed() {
-    let cidr = ServiceCidr::parse("fd00::/64").expect("a CIDR");
+    let cidr = "fd00::/64".parse::<ServiceCidr>().expect("a CIDR");
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(11);
     let mut index = Index::new(1);
     index.insert_cidr(cidr);

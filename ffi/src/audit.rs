@@ -231,7 +231,7 @@ pub unsafe extern "C" fn rk_audit_add_service_cidr(
     unsafe {
         guard_error(error, |scope| {
             let (audit, cidr) = (borrow(scope, audit).named("audit")?, text(scope, cidr, cidr_len).named("cidr")?);
-            let cidr = ServiceCidr::parse(cidr).map_err(|error| Failure::new(rk_result::InvalidRange, error))?;
+            let cidr = cidr.parse::<ServiceCidr>().map_err(|error| Failure::new(rk_result::InvalidRange, error))?;
             audit.0.with(|audit| Ok(audit.add_service_cidr(cidr, is_ready)?))
         })
     }

@@ -62,7 +62,7 @@ pub unsafe extern "C" fn rk_service_cidr_parse(
     unsafe {
         guard_error(error, |scope| {
             let (spec, out) = (text(scope, spec, spec_len).named("spec")?, Out::new(scope, cidr).named("cidr")?);
-            let cidr = ServiceCidr::parse(spec).map_err(|error| Failure::new(rk_result::InvalidRange, error))?;
+            let cidr = spec.parse::<ServiceCidr>().map_err(|error| Failure::new(rk_result::InvalidRange, error))?;
             let network = cidr.network();
             out.write(rk_service_cidr { network: network.ip().into(), prefix: network.prefix().into() });
             Ok(())

@@ -145,7 +145,7 @@ fn address(number: u16) -> IpAddr {
 }
 
 fuzz_target!(|input: Input| {
-    let all = CIDRS.map(|cidr| ServiceCidr::parse(cidr).expect("a CIDR"));
+    let all = CIDRS.map(|cidr| cidr.parse::<ServiceCidr>().expect("a CIDR"));
     let any = |at: u8| all[usize::from(at) % all.len()];
     let mut rng = Numbers { numbers: input.random, next: 0 };
     let (mut index, mut model) = (Index::new(input.seed), Model::default());

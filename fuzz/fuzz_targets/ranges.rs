@@ -45,7 +45,7 @@ fn laws<R: Range<Err: Debug + PartialEq> + FromStr>(range: R) {
 
 fn cidr(text: &str) {
     let found = text.parse::<CidrRange>();
-    let wide = ServiceCidr::parse(text);
+    let wide = text.parse::<ServiceCidr>();
     let Some(naive) = Cidr::parse(text) else {
         let error = found.expect_err("is no CIDR");
         assert!(error.to_string().contains(&format!("{text:?}")), "the error names the input: {error}");

@@ -131,7 +131,9 @@ mod tests {
         let mut audit = Audit::of_ip_addresses(None);
         let cidr = "10.0.0.0/29";
         audit.add_cluster_ips(cidr.parse().expect("a CIDR"), Stored { range: cidr, data: &[bits] }).expect("in range");
-        audit.add_service_cidr(ServiceCidr::parse(cidr).expect("a CIDR"), true).expect("an audit of IPAddress objects");
+        audit
+            .add_service_cidr(cidr.parse::<ServiceCidr>().expect("a CIDR"), true)
+            .expect("an audit of IPAddress objects");
         if let Some(revisions) = revisions {
             audit.compare_bitmap(0, revisions).expect("a bitmap of ClusterIPs");
         }

@@ -219,7 +219,7 @@ mod tests {
         ];
         assert_eq!(found(&settled(of_bitmaps(), &rows), &rows), expected);
         let mut audit = Audit::of_ip_addresses(None);
-        audit.add_service_cidr(ServiceCidr::parse("10.0.0.0/24").expect("a CIDR"), true).expect("no Service");
+        audit.add_service_cidr("10.0.0.0/24".parse::<ServiceCidr>().expect("a CIDR"), true).expect("no Service");
         let expected: Vec<_> = expected.into_iter().filter(|(value, ..)| value != "30001").collect();
         assert_eq!(found(&settled(audit, &rows), &rows), expected);
     }
@@ -228,7 +228,7 @@ mod tests {
     fn of_services_of_one_age_the_one_that_the_object_refers_to_keeps_an_address() {
         let rows = [(5, "a", "10.0.0.3", 0), (5, "b", "10.0.0.3", 0), (4, "d", "10.0.0.4", 0), (5, "c", "10.0.0.4", 0)];
         let mut audit = Audit::of_ip_addresses(None);
-        audit.add_service_cidr(ServiceCidr::parse("10.0.0.0/24").expect("a CIDR"), true).expect("no Service");
+        audit.add_service_cidr("10.0.0.0/24".parse::<ServiceCidr>().expect("a CIDR"), true).expect("no Service");
         for (name, parent_name) in [("10.0.0.3", "b"), ("10.0.0.4", "c")] {
             let object = IpAddressObject {
                 name,
@@ -249,7 +249,7 @@ mod tests {
     fn that_service_keeps_the_ports_as_well() {
         let rows = [(5, "a", "10.0.0.3", 30_001), (5, "b", "10.0.0.3", 30_001), (5, "c", "10.0.0.4", 30_001)];
         let mut audit = Audit::of_ip_addresses(None);
-        audit.add_service_cidr(ServiceCidr::parse("10.0.0.0/24").expect("a CIDR"), true).expect("no Service");
+        audit.add_service_cidr("10.0.0.0/24".parse::<ServiceCidr>().expect("a CIDR"), true).expect("no Service");
         audit.add_node_ports("30000-30009".parse().expect("ports"), Stored::default()).expect("no bits");
         let object = IpAddressObject {
             name: "10.0.0.3",

@@ -270,7 +270,7 @@ mod tests {
         );
         let mut objects = Audit::of_ip_addresses(None);
         objects.add_node_ports("30000-30001".parse().expect("ports"), Stored::default()).expect("nothing is stored");
-        let cidr = crate::service_cidr::ServiceCidr::parse("10.0.0.0/24").expect("a CIDR");
+        let cidr = "10.0.0.0/24".parse().expect("a CIDR");
         objects.add_service_cidr(cidr, true).expect("an audit of IPAddress objects");
         assert_eq!(refused(&observe(objects), bitmaps(Missing, Missing, Initialised)), "fine");
     }

@@ -79,7 +79,6 @@ mod tests {
     use crate::audit::{Audit, Leaks, Stored};
     use crate::ipaddress::{ALLOCATOR, IpAddressObject};
     use crate::service::Service;
-    use crate::service_cidr::ServiceCidr;
 
     fn warned(report: &mut Report, percent: u8) -> Vec<(Reason, Option<usize>, String)> {
         report.find_full_ranges(percent);
@@ -117,7 +116,7 @@ mod tests {
             let mut audit = Audit::of_ip_addresses(None);
             for cidr in cidrs {
                 let is_ready = !cidr.ends_with('!');
-                let cidr = ServiceCidr::parse(cidr.trim_end_matches('!')).expect("a CIDR");
+                let cidr = cidr.trim_end_matches('!').parse().expect("a CIDR");
                 audit.add_service_cidr(cidr, is_ready).expect("no Service");
             }
             for name in ["10.0.0.1", "10.0.0.2"] {

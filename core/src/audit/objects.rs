@@ -482,7 +482,9 @@ mod tests {
 
     fn audit(now: Option<i64>, cidr: &str, objects: &[IpAddressObject<'_>], services: &[(&str, &str)]) -> Report {
         let mut audit = Audit::of_ip_addresses(now);
-        audit.add_service_cidr(ServiceCidr::parse(cidr).expect("a CIDR"), true).expect("an audit of IPAddress objects");
+        audit
+            .add_service_cidr(cidr.parse::<ServiceCidr>().expect("a CIDR"), true)
+            .expect("an audit of IPAddress objects");
         for object in objects {
             audit.observe_ip_address(object).expect("an audit of IPAddress objects");
         }
@@ -592,7 +594,7 @@ mod tests {
             .expect("a snapshot");
         for cidr in ["10.0.0.0/29", "10.0.0.0/28"] {
             audit
-                .add_service_cidr(ServiceCidr::parse(cidr).expect("a CIDR"), true)
+                .add_service_cidr(cidr.parse::<ServiceCidr>().expect("a CIDR"), true)
                 .expect("an audit of IPAddress objects");
         }
         for object in [object("10.0.0.1", "one"), object("10.0.0.9", "gone"), object("10.0.0.1x", "one")] {
@@ -785,7 +787,7 @@ mod tests {
         {
             let mut audit = Audit::of_ip_addresses(None);
             audit
-                .add_service_cidr(ServiceCidr::parse("10.0.0.0/29").expect("a CIDR"), true)
+                .add_service_cidr("10.0.0.0/29".parse::<ServiceCidr>().expect("a CIDR"), true)
                 .expect("an audit of objects");
             for object in [object("10.0.0.1", "gone"), object("10.0.0.2", "one")] {
                 audit.observe_ip_address(&object).expect("an audit of objects");
@@ -807,7 +809,7 @@ mod tests {
     fn an_audit_of_bitmaps_takes_no_objects() {
         let mut audit = Audit::new();
         assert_eq!(
-            audit.add_service_cidr(ServiceCidr::parse("10.0.0.0/29").expect("a CIDR"), true),
+            audit.add_service_cidr("10.0.0.0/29".parse::<ServiceCidr>().expect("a CIDR"), true),
             Err(AddObjectError::InBitmaps)
         );
         assert_eq!(audit.observe_ip_address(&object("10.0.0.1", "one")), Err(AddObjectError::InBitmaps));
@@ -818,7 +820,7 @@ mod tests {
     #[test]
     fn objects_come_before_the_first_service() {
         let mut audit = Audit::of_ip_addresses(None);
-        let cidr = ServiceCidr::parse("10.0.0.0/29").expect("a CIDR");
+        let cidr = "10.0.0.0/29".parse::<ServiceCidr>().expect("a CIDR");
         audit.add_service_cidr(cidr, true).expect("no Service was observed");
         audit.observe(&Service { namespace: "ns", name: "one", cluster_ip: "10.0.0.1", ..Service::default() });
         assert_eq!(audit.add_service_cidr(cidr, true), Err(AddObjectError::AfterServices));

@@ -593,7 +593,7 @@ mod tests {
 
         let mut audit = Audit::of_ip_addresses(None);
         audit.add_cluster_ips("10.0.0.0/24".parse().expect("a CIDR"), Stored::default()).expect("nothing is stored");
-        audit.add_service_cidr(ServiceCidr::parse("10.0.0.0/24").expect("a CIDR"), true).expect("IPAddress objects");
+        audit.add_service_cidr("10.0.0.0/24".parse::<ServiceCidr>().expect("a CIDR"), true).expect("IPAddress objects");
         audit.observe(&Service { namespace: "ns", name: "one", cluster_ip: "10.0.0.1", ..Service::default() });
         let mut report = audit.finish(Leaks::CleanAtOnce);
         assert_eq!(report.record_repair(0, RepairOutcome::Failed), Err(RecordRepairError::NoBitmap(0)), "it is stale");

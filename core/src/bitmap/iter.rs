@@ -14,10 +14,10 @@ pub struct Run {
 }
 
 impl Run {
-    /// How many offsets the run has: at least 1.
+    /// How many offsets the run has: at least 1; 0 if `last` is below `first`, as in no run of a bitmap.
     #[expect(clippy::len_without_is_empty, reason = "a run is never empty")]
     pub fn len(&self) -> u64 {
-        u64::from(self.last - self.first) + 1
+        (u64::from(self.last) + 1).saturating_sub(self.first.into())
     }
 }
 

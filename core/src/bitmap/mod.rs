@@ -423,6 +423,13 @@ mod tests {
     }
 
     #[test]
+    fn a_run_has_a_length_whatever_its_ends_are() {
+        for (first, last, len) in [(0, 0, 1), (5, 9, 5), (5, 3, 0), (0, u32::MAX, 1 << 32), (u32::MAX, 0, 0)] {
+            assert_eq!(Run { first, last }.len(), len, "{first} to {last}");
+        }
+    }
+
+    #[test]
     fn summary_stays_true_while_filling_and_emptying() {
         for len in [0, 1, 63, 64, 65, 127, 4095, 4096, 4097, 262_143, 262_144, 262_145, 300_001] {
             let mut bitmap = Bitmap::new(len);

@@ -22,7 +22,7 @@
 //!
 //! let mut rng = Xoshiro256PlusPlus::seed_from_u64(42);
 //! let mut index = Index::new(7);
-//! let cidr = ServiceCidr::parse("10.96.0.0/24")?;
+//! let cidr = "10.96.0.0/24".parse::<ServiceCidr>()?;
 //! index.insert_cidr(cidr);
 //! // What a list of IPAddress objects says, and the revision of the list.
 //! index.replace(["10.96.0.1".parse()?], 100)?;

@@ -410,7 +410,7 @@ impl DualWrite {
         let listing = pass.audit(passes, &mut audit).expect("all is read");
         let leak = Stored { range: "30000-30007", data: &[0b10] };
         audit.add_node_ports("30000-30007".parse().expect("ports"), leak).expect("the only ports");
-        audit.add_service_cidr(ServiceCidr::parse("10.96.0.0/29").expect("a CIDR"), true).expect("objects");
+        audit.add_service_cidr("10.96.0.0/29".parse::<ServiceCidr>().expect("a CIDR"), true).expect("objects");
         audit.compare_bitmap(0, BitmapRevisions { written: 1, upgraded: None }).expect("a bitmap of ClusterIPs");
         for name in &self.objects {
             let (parent_resource, parent_namespace, parent_name) = ("services", "ns", *name);
