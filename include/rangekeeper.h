@@ -8,6 +8,15 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Has the compiler warn of a result that is ignored: of each function that can fail, but not of rk_X_close. */
+#if (defined(__cplusplus) && __cplusplus >= 201703L) || (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 202311L)
+#define RK_MUST_CHECK [[nodiscard]]
+#elif defined(__GNUC__)
+#define RK_MUST_CHECK __attribute__((warn_unused_result))
+#else
+#define RK_MUST_CHECK
+#endif
+
 /*
  * Rangekeeper: allocates Service ClusterIPs and NodePorts from ranges, stores them as kube-apiserver does, and repairs
  * drift. These conventions hold for every function; its own comment says only what goes beyond them, and puts the names
@@ -1938,6 +1947,7 @@ extern "C" {
  * starts the generator of the random strategies (xoshiro256++): the same seed and the same calls return the same
  * values.
  */
+RK_MUST_CHECK
 rk_result rk_allocator_new(const struct rk_range *range,
                            uint32_t strategy,
                            uint64_t seed,
@@ -1958,6 +1968,7 @@ rk_result rk_allocator_close(const struct rk_allocator *allocator);
  * Creates an independent copy in the same state: a call on the copy ends as it would on the original, and changes
  * nothing there. Cost: a copy of the bitmap.
  */
+RK_MUST_CHECK
 rk_result rk_allocator_dry_run(const struct rk_allocator *allocator,
                                struct rk_allocator **dry_run);
 
@@ -1966,6 +1977,7 @@ rk_result rk_allocator_dry_run(const struct rk_allocator *allocator,
  *
  * RK_RESULT_ALREADY_ALLOCATED; RK_RESULT_NOT_IN_RANGE, also for a value of another kind than the range's.
  */
+RK_MUST_CHECK
 rk_result rk_allocator_allocate(const struct rk_allocator *allocator,
                                 const struct rk_value *value);
 
@@ -1974,12 +1986,15 @@ rk_result rk_allocator_allocate(const struct rk_allocator *allocator,
  *
  * RK_RESULT_FULL if none is free.
  */
-rk_result rk_allocator_allocate_next(const struct rk_allocator *allocator, struct rk_value *value);
+RK_MUST_CHECK
+rk_result rk_allocator_allocate_next(const struct rk_allocator *allocator,
+                                     struct rk_value *value);
 
 /**
  * Releases a value; one that is free or not in range is no error. Writes whether the value was in use to
  * `was_used`, which may be NULL.
  */
+RK_MUST_CHECK
 rk_result rk_allocator_release(const struct rk_allocator *allocator,
                                const struct rk_value *value,
                                bool *was_used);
@@ -1987,6 +2002,7 @@ rk_result rk_allocator_release(const struct rk_allocator *allocator,
 /**
  * Writes whether a value is in use: false for one that is not in range.
  */
+RK_MUST_CHECK
 rk_result rk_allocator_has(const struct rk_allocator *allocator,
                            const struct rk_value *value,
                            bool *is_used);
@@ -1995,6 +2011,7 @@ rk_result rk_allocator_has(const struct rk_allocator *allocator,
  * Writes how many values are in use; all others of the range are free. Cost: O(1); O(size / 64) for the first call
  * after a restore.
  */
+RK_MUST_CHECK
 rk_result rk_allocator_used(const struct rk_allocator *allocator,
                             uint32_t *used);
 
@@ -2006,6 +2023,7 @@ rk_result rk_allocator_used(const struct rk_allocator *allocator,
  * RK_RESULT_ALREADY_ALLOCATED, RK_RESULT_NOT_IN_RANGE, RK_RESULT_FULL and, for a request that does not follow its
  * kind, RK_RESULT_INVALID_ARGUMENT, each with the request that failed in `error`.
  */
+RK_MUST_CHECK
 rk_result rk_allocator_allocate_batch(const struct rk_allocator *allocator,
                                       const struct rk_value *requests,
                                       size_t n,
@@ -2016,6 +2034,7 @@ rk_result rk_allocator_allocate_batch(const struct rk_allocator *allocator,
  * Writes the stored form of the values in use: one big-endian unsigned integer without leading zero bytes, in
  * which bit k stands for offset k; no bytes if nothing is in use. (size + 7) / 8 bytes always suffice.
  */
+RK_MUST_CHECK
 rk_result rk_allocator_snapshot(const struct rk_allocator *allocator,
                                 uint8_t *buffer,
                                 size_t capacity,
@@ -2027,6 +2046,7 @@ rk_result rk_allocator_snapshot(const struct rk_allocator *allocator,
  *
  * RK_RESULT_MISMATCHED_RANGE; RK_RESULT_BITS_PAST_RANGE, with the bits in `error`. The state stays as it was then.
  */
+RK_MUST_CHECK
 rk_result rk_allocator_restore(const struct rk_allocator *allocator,
                                const char *range,
                                size_t range_len,
@@ -2043,6 +2063,7 @@ rk_result rk_allocator_restore(const struct rk_allocator *allocator,
  * 1970: an IPAddress object that is at most 60 s old may still wait for its Service, and is no leak. If `now` is
  * NULL, every object counts, which is right for data at rest.
  */
+RK_MUST_CHECK
 rk_result rk_audit_new(bool ip_addresses,
                        const int64_t *now,
                        struct rk_audit **audit);
@@ -2067,6 +2088,7 @@ rk_result rk_audit_close(const struct rk_audit *audit);
  * audit already has a range of ports, or of this IP family. For the stored data: RK_RESULT_INVALID_RANGE;
  * RK_RESULT_MISMATCHED_RANGE if it is of another kind; RK_RESULT_BITS_PAST_RANGE, with the bits in `error`.
  */
+RK_MUST_CHECK
 rk_result rk_audit_add_bitmap(const struct rk_audit *audit,
                               const struct rk_range *configured,
                               const char *stored_range,
@@ -2084,6 +2106,7 @@ rk_result rk_audit_add_bitmap(const struct rk_audit *audit,
  * If `range` is NULL, the ranges of ClusterIPs are unknown, too, and no range is added: of addresses, only those that
  * are not valid and those of two Services are findings. RK_RESULT_BITS_PAST_RANGE as of rk_audit_add_bitmap.
  */
+RK_MUST_CHECK
 rk_result rk_audit_add_unseen(const struct rk_audit *audit,
                               const struct rk_range *range,
                               const uint8_t *known,
@@ -2098,6 +2121,7 @@ rk_result rk_audit_add_unseen(const struct rk_audit *audit,
  *
  * RK_RESULT_INVALID_ARGUMENT if there is no such bitmap beside IPAddress objects, or a Service was observed.
  */
+RK_MUST_CHECK
 rk_result rk_audit_compare_bitmap(const struct rk_audit *audit,
                                   size_t range,
                                   uint64_t written,
@@ -2110,6 +2134,7 @@ rk_result rk_audit_compare_bitmap(const struct rk_audit *audit,
  *
  * RK_RESULT_INVALID_RANGE; RK_RESULT_INVALID_ARGUMENT if ClusterIPs are recorded in bitmaps, or a Service was observed.
  */
+RK_MUST_CHECK
 rk_result rk_audit_add_service_cidr(const struct rk_audit *audit,
                                     const char *cidr,
                                     size_t cidr_len,
@@ -2122,6 +2147,7 @@ rk_result rk_audit_add_service_cidr(const struct rk_audit *audit,
  * RK_RESULT_INVALID_BATCH, and nothing of the batch is recorded; RK_RESULT_INVALID_ARGUMENT if ClusterIPs are recorded
  * in bitmaps, or a Service was observed.
  */
+RK_MUST_CHECK
 rk_result rk_audit_observe_ip_addresses(const struct rk_audit *audit,
                                         const struct rk_ip_addresses *batch,
                                         struct rk_error *error);
@@ -2133,6 +2159,7 @@ rk_result rk_audit_observe_ip_addresses(const struct rk_audit *audit,
  * RK_RESULT_INVALID_BATCH, also if there are not as many names as Services, and nothing of the batch is recorded;
  * RK_RESULT_INVALID_ARGUMENT if names are needed and NULL.
  */
+RK_MUST_CHECK
 rk_result rk_audit_observe_services(const struct rk_audit *audit,
                                     const struct rk_service_names *names,
                                     const struct rk_services *batch,
@@ -2145,6 +2172,7 @@ rk_result rk_audit_observe_services(const struct rk_audit *audit,
  *
  * RK_RESULT_INVALID_ARGUMENT for an unknown kind.
  */
+RK_MUST_CHECK
 rk_result rk_audit_observe_unreadable(const struct rk_audit *audit,
                                       uint32_t kind,
                                       struct rk_error *error);
@@ -2158,6 +2186,7 @@ rk_result rk_audit_observe_unreadable(const struct rk_audit *audit,
  * kubernetes Service at least, so its Services are stored elsewhere. RK_RESULT_UNREADABLE if objects could not be read,
  * and leaks are cleaned after the audit, or the audit is that of an rk_repair_pass.
  */
+RK_MUST_CHECK
 rk_result rk_audit_check_cluster(const struct rk_audit *audit,
                                  uint32_t service_ips,
                                  uint32_t secondary_service_ips,
@@ -2171,6 +2200,7 @@ rk_result rk_audit_check_cluster(const struct rk_audit *audit,
  *
  * RK_RESULT_INVALID_ARGUMENT if the audit belongs to an rk_repair_pass: rk_repair_pass_finish ends it.
  */
+RK_MUST_CHECK
 rk_result rk_audit_finish(const struct rk_audit *audit,
                           const struct rk_leak_tracker *tracker,
                           struct rk_report **report,
@@ -2181,6 +2211,7 @@ rk_result rk_audit_finish(const struct rk_audit *audit,
  *
  * RK_RESULT_INVALID_JSON, with the byte in `error`; RK_RESULT_INVALID_CONFIG.
  */
+RK_MUST_CHECK
 rk_result rk_bootstrap_new(const char *config,
                            size_t config_len,
                            struct rk_bootstrap **bootstrap,
@@ -2200,6 +2231,7 @@ rk_result rk_bootstrap_close(const struct rk_bootstrap *bootstrap);
  * Writes the step to take at the time `now`, in nanoseconds of a monotonic clock, as JSON
  * (docs/bootstrap-json.md). A step that does not fit is kept for the next call.
  */
+RK_MUST_CHECK
 rk_result rk_bootstrap_poll(const struct rk_bootstrap *bootstrap,
                             uint64_t now,
                             char *buffer,
@@ -2212,6 +2244,7 @@ rk_result rk_bootstrap_poll(const struct rk_bootstrap *bootstrap,
  *
  * RK_RESULT_INVALID_JSON, with the byte in `error`; the order stays open then.
  */
+RK_MUST_CHECK
 rk_result rk_bootstrap_answered(const struct rk_bootstrap *bootstrap,
                                 uint64_t now,
                                 uint64_t id,
@@ -2223,6 +2256,7 @@ rk_result rk_bootstrap_answered(const struct rk_bootstrap *bootstrap,
  * Begins an orderly stop at the time `now`: the loops end, then the server's own lease and endpoint are removed.
  * Poll and answer until a step has the phase "stopped", at most two intervals of the endpoints later.
  */
+RK_MUST_CHECK
 rk_result rk_bootstrap_stop(const struct rk_bootstrap *bootstrap,
                             uint64_t now);
 
@@ -2234,6 +2268,7 @@ rk_result rk_bootstrap_stop(const struct rk_bootstrap *bootstrap,
  * RK_RESULT_INVALID_JSON, with the byte in `error`, also for an object of another kind; RK_RESULT_INVALID_CONFIG
  * for a well-formed question that has no answer.
  */
+RK_MUST_CHECK
 rk_result rk_bootstrap_plan(const char *question,
                             size_t question_len,
                             char *buffer,
@@ -2249,6 +2284,7 @@ rk_result rk_bootstrap_plan(const char *question,
  * them. `replace` is one of RK_REPLACE_*. `seed` starts the generator for choices and back-off. Memory: up to 1 MiB for
  * a /12 beside the object.
  */
+RK_MUST_CHECK
 rk_result rk_committer_new(const struct rk_range *range,
                            uint32_t strategy,
                            uint64_t grace,
@@ -2274,6 +2310,7 @@ rk_result rk_committer_close(const struct rk_committer *committer);
  * RK_RESULT_INVALID_ARGUMENT also if `values_len` differs from the number of requests. On failure nothing is
  * submitted.
  */
+RK_MUST_CHECK
 rk_result rk_committer_submit(const struct rk_committer *committer,
                               const struct rk_operation *submitted,
                               size_t n,
@@ -2286,6 +2323,7 @@ rk_result rk_committer_submit(const struct rk_committer *committer,
  * Ends an operation that its caller no longer waits for; one that has ended is left alone. If the operation takes
  * effect nevertheless, the values that it allocates are released again.
  */
+RK_MUST_CHECK
 rk_result rk_committer_cancel(const struct rk_committer *committer,
                               uint64_t ticket);
 
@@ -2293,6 +2331,7 @@ rk_result rk_committer_cancel(const struct rk_committer *committer,
  * Releases the `n` values of an RK_OUTCOME_ALLOCATED with this `revision` and `store`, whose caller no longer waits
  * for it.
  */
+RK_MUST_CHECK
 rk_result rk_committer_abandon(const struct rk_committer *committer,
                                uint64_t revision,
                                uint32_t store,
@@ -2303,6 +2342,7 @@ rk_result rk_committer_abandon(const struct rk_committer *committer,
  * Records that the Services for which this committer allocated these `n` values are stored. Until then a value is set
  * again in a store that is restored from a backup. A value of another range or kind is ignored.
  */
+RK_MUST_CHECK
 rk_result rk_committer_written(const struct rk_committer *committer,
                                const struct rk_value *values,
                                size_t n);
@@ -2315,6 +2355,7 @@ rk_result rk_committer_written(const struct rk_committer *committer,
  * RK_STEP_FINISHED is repeated until the outcomes are fetched. A request (RK_STEP_READ, RK_STEP_SWAP,
  * RK_STEP_CONFIRM) ends by an event, RK_EVENT_HELD to RK_EVENT_REFUSED; until then there is no other.
  */
+RK_MUST_CHECK
 rk_result rk_committer_poll(const struct rk_committer *committer,
                             uint64_t now,
                             struct rk_step *step);
@@ -2322,6 +2363,7 @@ rk_result rk_committer_poll(const struct rk_committer *committer,
 /**
  * Reports an event at the time `now`. On failure nothing of it is handled.
  */
+RK_MUST_CHECK
 rk_result rk_committer_handle(const struct rk_committer *committer,
                               const struct rk_event *event,
                               uint64_t now);
@@ -2331,13 +2373,16 @@ rk_result rk_committer_handle(const struct rk_committer *committer,
  *
  * Cost: O(1); after a change by others O(size / 64), some 10 us for a million values.
  */
-rk_result rk_committer_known(const struct rk_committer *committer, struct rk_known *known);
+RK_MUST_CHECK
+rk_result rk_committer_known(const struct rk_committer *committer,
+                             struct rk_known *known);
 
 /**
  * Writes the value that the RK_STEP_SWAP under way stores.
  *
  * RK_RESULT_NO_SWAP before such a step, and after the event that ends it.
  */
+RK_MUST_CHECK
 rk_result rk_committer_value(const struct rk_committer *committer,
                              uint8_t *buffer,
                              size_t capacity,
@@ -2350,6 +2395,7 @@ rk_result rk_committer_value(const struct rk_committer *committer,
  * RK_RESULT_BUFFER_TOO_SMALL if one of the capacities is less than the step says: nothing is fetched, and no
  * length is written.
  */
+RK_MUST_CHECK
 rk_result rk_committer_finished(const struct rk_committer *committer,
                                 struct rk_finished *finished,
                                 size_t capacity,
@@ -2376,6 +2422,7 @@ uint32_t rk_reason_severity(uint32_t reason);
  *
  * Times are nanoseconds of a clock of the caller's that never goes back; revisions are those of the objects in etcd.
  */
+RK_MUST_CHECK
 rk_result rk_index_new(uint64_t seed,
                        struct rk_index **index);
 
@@ -2393,6 +2440,7 @@ rk_result rk_index_close(const struct rk_index *index);
  * Adds a CIDR, which may overlap with others; *added is false if it is there already. Addresses that were observed
  * before and lie in it are taken. Cost: O(n log n) for n addresses taken in CIDRs that overlap with it and in none.
  */
+RK_MUST_CHECK
 rk_result rk_index_insert_cidr(const struct rk_index *index,
                                const struct rk_service_cidr *cidr,
                                bool *added);
@@ -2401,6 +2449,7 @@ rk_result rk_index_insert_cidr(const struct rk_index *index,
  * Removes a CIDR, so that its addresses are not offered any more; *removed is false if it is not there. The index
  * remembers which of them are taken. Cost: O(n log n) for n addresses taken in it.
  */
+RK_MUST_CHECK
 rk_result rk_index_remove_cidr(const struct rk_index *index,
                                const struct rk_service_cidr *cidr,
                                bool *removed);
@@ -2410,6 +2459,7 @@ rk_result rk_index_remove_cidr(const struct rk_index *index,
  *
  * RK_RESULT_INVALID_ARGUMENT if the index does not have the CIDR.
  */
+RK_MUST_CHECK
 rk_result rk_index_usage(const struct rk_index *index,
                          const struct rk_service_cidr *cidr,
                          uint64_t *used,
@@ -2420,6 +2470,7 @@ rk_result rk_index_usage(const struct rk_index *index,
  *
  * RK_RESULT_INVALID_ARGUMENT if it is no address.
  */
+RK_MUST_CHECK
 rk_result rk_index_is_taken(const struct rk_index *index,
                             const struct rk_value *value,
                             bool *is_taken);
@@ -2432,6 +2483,7 @@ rk_result rk_index_is_taken(const struct rk_index *index,
  *
  * RK_RESULT_FULL.
  */
+RK_MUST_CHECK
 rk_result rk_index_reserve(const struct rk_index *index,
                            const struct rk_service_cidr *cidrs,
                            size_t len,
@@ -2445,6 +2497,7 @@ rk_result rk_index_reserve(const struct rk_index *index,
  * RK_RESULT_ALREADY_ALLOCATED if it is taken, RK_RESULT_NOT_IN_RANGE if no CIDR has it, RK_RESULT_INVALID_ARGUMENT if
  * it is no address.
  */
+RK_MUST_CHECK
 rk_result rk_index_reserve_address(const struct rk_index *index,
                                    const struct rk_value *value,
                                    uint64_t until,
@@ -2455,6 +2508,7 @@ rk_result rk_index_reserve_address(const struct rk_index *index,
  * one is observed, or a later list without it. A reservation that has expired can be confirmed, too; that changes nothing
  * if a later revision was observed, as the object was reported then, or will be.
  */
+RK_MUST_CHECK
 rk_result rk_index_confirm(const struct rk_index *index,
                            const struct rk_reservation *reservation,
                            uint64_t revision);
@@ -2463,6 +2517,7 @@ rk_result rk_index_confirm(const struct rk_index *index,
  * Records that no object was created. If that is not certain, let the reservation expire. Has no effect once the
  * reservation has ended.
  */
+RK_MUST_CHECK
 rk_result rk_index_abort(const struct rk_index *index,
                          const struct rk_reservation *reservation);
 
@@ -2470,6 +2525,7 @@ rk_result rk_index_abort(const struct rk_index *index,
  * Records that another client has created the object, as the API server says. The address stays taken until that is
  * observed, or until the reservation expires. Has no effect once the reservation has ended.
  */
+RK_MUST_CHECK
 rk_result rk_index_already_exists(const struct rk_index *index,
                                   const struct rk_reservation *reservation);
 
@@ -2478,6 +2534,7 @@ rk_result rk_index_already_exists(const struct rk_index *index,
  * creations, if later revisions were observed: a creation and removal during a watch gap is never reported. Cost:
  * O(reservations + confirmed creations that were not observed).
  */
+RK_MUST_CHECK
 rk_result rk_index_expire(const struct rk_index *index,
                           uint64_t now,
                           size_t *expired);
@@ -2487,6 +2544,7 @@ rk_result rk_index_expire(const struct rk_index *index,
  *
  * RK_RESULT_INVALID_ARGUMENT if it is no address.
  */
+RK_MUST_CHECK
 rk_result rk_index_added(const struct rk_index *index,
                          const struct rk_value *value,
                          uint64_t revision);
@@ -2496,6 +2554,7 @@ rk_result rk_index_added(const struct rk_index *index,
  *
  * RK_RESULT_INVALID_ARGUMENT if it is no address.
  */
+RK_MUST_CHECK
 rk_result rk_index_removed(const struct rk_index *index,
                            const struct rk_value *value,
                            uint64_t revision);
@@ -2507,6 +2566,7 @@ rk_result rk_index_removed(const struct rk_index *index,
  * RK_RESULT_STALE_LIST if a later revision was observed before, RK_RESULT_INVALID_ARGUMENT if one is no address;
  * nothing has changed then.
  */
+RK_MUST_CHECK
 rk_result rk_index_replace(const struct rk_index *index,
                            const struct rk_value *values,
                            size_t len,
@@ -2519,6 +2579,7 @@ rk_result rk_index_replace(const struct rk_index *index,
  * nothing has used the address, `grace` the longest time that a request can take, both in nanoseconds. With
  * RK_IP_ADDRESS_WAIT, `*wait` is the number of nanoseconds after which to judge again; otherwise it is 0.
  */
+RK_MUST_CHECK
 rk_result rk_ip_address_judge(bool managed,
                               uint32_t owner,
                               uint64_t unused_for,
@@ -2530,6 +2591,7 @@ rk_result rk_ip_address_judge(bool managed,
  * Judges an address that a Service uses and a ServiceCIDR contains, by its IPAddress object `object`, NULL if
  * there is none: `*verdict` is one of RK_CLUSTER_IP_*.
  */
+RK_MUST_CHECK
 rk_result rk_cluster_ip_judge(const struct rk_address_object *object,
                               uint32_t *verdict);
 
@@ -2539,6 +2601,7 @@ rk_result rk_cluster_ip_judge(const struct rk_address_object *object,
  *
  * RK_RESULT_INVALID_ARGUMENT if `passes` is 0.
  */
+RK_MUST_CHECK
 rk_result rk_leak_counters_new(const struct rk_range *range,
                                uint8_t passes,
                                struct rk_leak_counters **counters,
@@ -2561,6 +2624,7 @@ rk_result rk_leak_counters_close(const struct rk_leak_counters *counters);
  *
  * RK_RESULT_NOT_IN_RANGE. On failure nothing is counted.
  */
+RK_MUST_CHECK
 rk_result rk_leak_counters_advance(const struct rk_leak_counters *counters,
                                    const struct rk_value *leaked,
                                    size_t n,
@@ -2573,6 +2637,7 @@ rk_result rk_leak_counters_advance(const struct rk_leak_counters *counters,
  *
  * RK_RESULT_NOT_IN_RANGE.
  */
+RK_MUST_CHECK
 rk_result rk_leak_counters_count(const struct rk_leak_counters *counters,
                                  const struct rk_value *value,
                                  uint8_t *count);
@@ -2580,7 +2645,7 @@ rk_result rk_leak_counters_count(const struct rk_leak_counters *counters,
 /**
  * Sets every counter to 0, for use after a restore from a backup.
  */
-rk_result rk_leak_counters_reset(const struct rk_leak_counters *counters);
+RK_MUST_CHECK rk_result rk_leak_counters_reset(const struct rk_leak_counters *counters);
 
 /**
  * Creates a tracker whose counters are 0. A leak is cleaned if this many `passes` in a row have seen it;
@@ -2594,6 +2659,7 @@ rk_result rk_leak_counters_reset(const struct rk_leak_counters *counters);
  *
  * RK_RESULT_INVALID_ARGUMENT if `passes` is 0.
  */
+RK_MUST_CHECK
 rk_result rk_leak_tracker_new(uint8_t passes,
                               uint64_t interval,
                               bool keeps_leaks,
@@ -2616,6 +2682,7 @@ rk_result rk_leak_tracker_close(const struct rk_leak_tracker *tracker);
  *
  * RK_RESULT_INVALID_RANGE.
  */
+RK_MUST_CHECK
 rk_result rk_range_parse(const char *spec,
                          size_t spec_len,
                          uint32_t kind,
@@ -2625,7 +2692,9 @@ rk_result rk_range_parse(const char *spec,
 /**
  * Writes the size, static band and text of a range.
  */
-rk_result rk_range_describe(const struct rk_range *range, struct rk_range_description *description);
+RK_MUST_CHECK
+rk_result rk_range_describe(const struct rk_range *range,
+                            struct rk_range_description *description);
 
 /**
  * Writes the offset of a value.
@@ -2633,6 +2702,7 @@ rk_result rk_range_describe(const struct rk_range *range, struct rk_range_descri
  * RK_RESULT_NOT_IN_RANGE if it cannot be allocated from the range: network and broadcast addresses, values of another
  * kind.
  */
+RK_MUST_CHECK
 rk_result rk_range_offset_of(const struct rk_range *range,
                              const struct rk_value *value,
                              uint32_t *offset);
@@ -2642,7 +2712,10 @@ rk_result rk_range_offset_of(const struct rk_range *range,
  *
  * RK_RESULT_NOT_IN_RANGE if the offset is not below the size.
  */
-rk_result rk_range_value_at(const struct rk_range *range, uint32_t offset, struct rk_value *value);
+RK_MUST_CHECK
+rk_result rk_range_value_at(const struct rk_range *range,
+                            uint32_t offset,
+                            struct rk_value *value);
 
 /**
  * Compares two snapshots of a range (see rk_allocator_snapshot): writes a page of the values that only one of them
@@ -2650,6 +2723,7 @@ rk_result rk_range_value_at(const struct rk_range *range, uint32_t offset, struc
  *
  * RK_RESULT_BITS_PAST_RANGE, with the bits in `error`.
  */
+RK_MUST_CHECK
 rk_result rk_range_changes(const struct rk_range *range,
                            const uint8_t *before,
                            size_t before_len,
@@ -2666,6 +2740,7 @@ rk_result rk_range_changes(const struct rk_range *range,
 /**
  * Creates an object with empty range and data, as kube-apiserver creates one. `form` is one of RK_FORM_*.
  */
+RK_MUST_CHECK
 rk_result rk_range_allocation_new(uint32_t form,
                                   struct rk_range_allocation **object);
 
@@ -2674,6 +2749,7 @@ rk_result rk_range_allocation_new(uint32_t form,
  *
  * RK_RESULT_INVALID_OBJECT and RK_RESULT_ENCRYPTED, with the byte in `error`.
  */
+RK_MUST_CHECK
 rk_result rk_range_allocation_decode(const uint8_t *stored,
                                      size_t stored_len,
                                      struct rk_range_allocation **object,
@@ -2692,6 +2768,7 @@ rk_result rk_range_allocation_close(const struct rk_range_allocation *object);
 /**
  * Writes the text of the object's range; empty if no range was ever written.
  */
+RK_MUST_CHECK
 rk_result rk_range_allocation_range(const struct rk_range_allocation *object,
                                     char *buffer,
                                     size_t capacity,
@@ -2700,6 +2777,7 @@ rk_result rk_range_allocation_range(const struct rk_range_allocation *object,
 /**
  * Writes the object's data, a bitmap in the form of rk_allocator_snapshot.
  */
+RK_MUST_CHECK
 rk_result rk_range_allocation_data(const struct rk_range_allocation *object,
                                    uint8_t *buffer,
                                    size_t capacity,
@@ -2708,6 +2786,7 @@ rk_result rk_range_allocation_data(const struct rk_range_allocation *object,
 /**
  * Replaces range and data, without a check of either.
  */
+RK_MUST_CHECK
 rk_result rk_range_allocation_set(const struct rk_range_allocation *object,
                                   const char *range,
                                   size_t range_len,
@@ -2718,6 +2797,7 @@ rk_result rk_range_allocation_set(const struct rk_range_allocation *object,
 /**
  * Writes the object in its stored form. An object of kube-apiserver that nobody changed comes out byte for byte.
  */
+RK_MUST_CHECK
 rk_result rk_range_allocation_encode(const struct rk_range_allocation *object,
                                      uint8_t *buffer,
                                      size_t capacity,
@@ -2726,6 +2806,7 @@ rk_result rk_range_allocation_encode(const struct rk_range_allocation *object,
 /**
  * Starts a pass. An earlier pass of this tracker that has not ended is given up, and its steps are refused.
  */
+RK_MUST_CHECK
 rk_result rk_repair_pass_new(const struct rk_leak_tracker *tracker,
                              struct rk_repair_pass **pass);
 
@@ -2745,6 +2826,7 @@ rk_result rk_repair_pass_close(const struct rk_repair_pass *pass);
  * RK_RESULT_INVALID_ARGUMENT if the committer's range has begun already, all ranges are read, or a later pass has
  * started.
  */
+RK_MUST_CHECK
 rk_result rk_repair_pass_begin(const struct rk_repair_pass *pass,
                                const struct rk_committer *committer,
                                struct rk_error *error);
@@ -2761,6 +2843,7 @@ rk_result rk_repair_pass_begin(const struct rk_repair_pass *pass,
  * RK_RESULT_INVALID_ARGUMENT if the committer's range has not begun, or is read already, or a later pass has
  * started; RK_RESULT_BITS_PAST_RANGE, with the bits in `error`.
  */
+RK_MUST_CHECK
 rk_result rk_repair_pass_read(const struct rk_repair_pass *pass,
                               const struct rk_committer *committer,
                               uint64_t revision,
@@ -2783,6 +2866,7 @@ rk_result rk_repair_pass_read(const struct rk_repair_pass *pass,
  * RK_RESULT_INVALID_ARGUMENT if the committer's range has not begun or is not read, `fence` is before the read, all
  * ranges are audited, or a later pass has started.
  */
+RK_MUST_CHECK
 rk_result rk_repair_pass_fenced(const struct rk_repair_pass *pass,
                                 const struct rk_committer *committer,
                                 uint64_t fence,
@@ -2795,6 +2879,7 @@ rk_result rk_repair_pass_fenced(const struct rk_repair_pass *pass,
  * RK_RESULT_INVALID_ARGUMENT if a range has begun and is not read, the audit has ranges or Services already, or a
  * later pass has started; RK_RESULT_SAME_KIND.
  */
+RK_MUST_CHECK
 rk_result rk_repair_pass_audit(const struct rk_repair_pass *pass,
                                const struct rk_audit *audit,
                                struct rk_error *error);
@@ -2805,6 +2890,7 @@ rk_result rk_repair_pass_audit(const struct rk_repair_pass *pass,
  *
  * RK_RESULT_INVALID_ARGUMENT if the pass has no audit yet or another one, or a later pass has started.
  */
+RK_MUST_CHECK
 rk_result rk_repair_pass_finish(const struct rk_repair_pass *pass,
                                 const struct rk_audit *audit,
                                 struct rk_report **report,
@@ -2818,6 +2904,7 @@ rk_result rk_repair_pass_finish(const struct rk_repair_pass *pass,
  * RK_RESULT_RANGE_IN_USE, RK_RESULT_INVALID_OBJECT. RK_RESULT_INVALID_ARGUMENT if the pass has not finished its audit, or
  * does not have the committer's range.
  */
+RK_MUST_CHECK
 rk_result rk_repair_pass_check(const struct rk_repair_pass *pass,
                                const struct rk_committer *committer,
                                struct rk_error *error);
@@ -2839,6 +2926,7 @@ rk_result rk_repair_pass_check(const struct rk_repair_pass *pass,
  * RK_RESULT_INVALID_ARGUMENT if the pass has not finished its audit, does not have the committer's range, or a
  * later one has started, and for a guarded list without a revision.
  */
+RK_MUST_CHECK
 rk_result rk_committer_submit_repair(const struct rk_committer *committer,
                                      const struct rk_repair_pass *pass,
                                      uint64_t listed,
@@ -2867,6 +2955,7 @@ rk_result rk_report_close(const struct rk_report *report);
  * RK_RESULT_INVALID_ARGUMENT if the range is not a bitmap that was compared with the Services, or a failed repair has
  * values; RK_RESULT_NOT_IN_RANGE. The report stays as it was then.
  */
+RK_MUST_CHECK
 rk_result rk_report_record_repair(const struct rk_report *report,
                                   size_t range,
                                   bool failed,
@@ -2879,11 +2968,12 @@ rk_result rk_report_record_repair(const struct rk_report *report,
 /**
  * Writes how many Services were observed.
  */
-rk_result rk_report_services(const struct rk_report *report, uint64_t *services);
+RK_MUST_CHECK rk_result rk_report_services(const struct rk_report *report, uint64_t *services);
 
 /**
  * Writes a page of findings, those about Services first, each kind in the order of observation.
  */
+RK_MUST_CHECK
 rk_result rk_report_findings(const struct rk_report *report,
                              size_t from,
                              struct rk_finding *findings,
@@ -2898,6 +2988,7 @@ rk_result rk_report_findings(const struct rk_report *report,
  *
  * RK_RESULT_BUFFER_TOO_SMALL if not even one fits; no length is written then.
  */
+RK_MUST_CHECK
 rk_result rk_report_finding_texts(const struct rk_report *report,
                                   size_t from,
                                   char *buffer,
@@ -2914,6 +3005,7 @@ rk_result rk_report_finding_texts(const struct rk_report *report,
  *
  * RK_RESULT_INVALID_ARGUMENT if percent is above 100.
  */
+RK_MUST_CHECK
 rk_result rk_report_find_full_ranges(const struct rk_report *report,
                                      uint8_t percent);
 
@@ -2929,6 +3021,7 @@ rk_result rk_report_find_full_ranges(const struct rk_report *report,
  * RK_RESULT_INVALID_BATCH, and nothing of the batch is observed; RK_RESULT_INVALID_ARGUMENT if there are more Services than
  * in the audit.
  */
+RK_MUST_CHECK
 rk_result rk_report_observe_claimants(const struct rk_report *report,
                                       const struct rk_service_names *names,
                                       const struct rk_services *batch,
@@ -2939,6 +3032,7 @@ rk_result rk_report_observe_claimants(const struct rk_report *report,
  * are none unless the value is claimed more than once, and all Services were observed a second time. `claimants` is a
  * buffer, and `*n` its length.
  */
+RK_MUST_CHECK
 rk_result rk_report_claimants(const struct rk_report *report,
                               size_t finding,
                               struct rk_claimant *claimants,
@@ -2950,6 +3044,7 @@ rk_result rk_report_claimants(const struct rk_report *report,
  * those for Services, then the removals, both in the order of observation. After rk_report_observe_claimants the object of
  * an address that is claimed more than once is that of the Service that keeps it.
  */
+RK_MUST_CHECK
 rk_result rk_report_object_repairs(const struct rk_report *report,
                                    size_t from,
                                    struct rk_object_repair *repairs,
@@ -2961,6 +3056,7 @@ rk_result rk_report_object_repairs(const struct rk_report *report,
  * objects of the allocator whose Service does not exist and whose address no other Service uses, in the order of
  * observation.
  */
+RK_MUST_CHECK
 rk_result rk_report_leaks(const struct rk_report *report,
                           size_t from,
                           struct rk_leak *leaks,
@@ -2970,6 +3066,7 @@ rk_result rk_report_leaks(const struct rk_report *report,
 /**
  * Writes the counts of the range at place `range`.
  */
+RK_MUST_CHECK
 rk_result rk_report_range(const struct rk_report *report,
                           size_t range,
                           struct rk_range_report *numbers);
@@ -2978,6 +3075,7 @@ rk_result rk_report_range(const struct rk_report *report,
  * Writes a page of the maximal runs of values of the range at place `range` that belong to `set` (one of
  * RK_VALUES_*), or if `members` is false do not, ascending. A run that contains `from_offset` begins there.
  */
+RK_MUST_CHECK
 rk_result rk_report_runs(const struct rk_report *report,
                          size_t range,
                          uint32_t set,
@@ -2993,6 +3091,7 @@ rk_result rk_report_runs(const struct rk_report *report,
  *
  * RK_RESULT_INVALID_ARGUMENT if no bitmap at that place was compared with the Services.
  */
+RK_MUST_CHECK
 rk_result rk_report_snapshot(const struct rk_report *report,
                              size_t range,
                              uint8_t *buffer,
@@ -3005,6 +3104,7 @@ rk_result rk_report_snapshot(const struct rk_report *report,
  *
  * RK_RESULT_NOT_IN_RANGE.
  */
+RK_MUST_CHECK
 rk_result rk_report_state(const struct rk_report *report,
                           size_t range,
                           const struct rk_value *value,
@@ -3015,6 +3115,7 @@ rk_result rk_report_state(const struct rk_report *report,
  * writes the counts of each; a range of size 0 has no cells, and count 0 is for none. `cells` is a buffer, and `*n`
  * its length.
  */
+RK_MUST_CHECK
 rk_result rk_report_occupancy(const struct rk_report *report,
                               size_t range,
                               uint32_t count,
@@ -3027,6 +3128,7 @@ rk_result rk_report_occupancy(const struct rk_report *report,
  *
  * RK_RESULT_INVALID_RANGE.
  */
+RK_MUST_CHECK
 rk_result rk_service_cidr_parse(const char *spec,
                                 size_t spec_len,
                                 struct rk_service_cidr *cidr,
@@ -3035,6 +3137,7 @@ rk_result rk_service_cidr_parse(const char *spec,
 /**
  * Writes the size and the static band of a CIDR.
  */
+RK_MUST_CHECK
 rk_result rk_service_cidr_describe(const struct rk_service_cidr *cidr,
                                    struct rk_service_cidr_description *description);
 
@@ -3044,6 +3147,7 @@ rk_result rk_service_cidr_describe(const struct rk_service_cidr *cidr,
  * RK_RESULT_NOT_IN_RANGE if it cannot be allocated from the CIDR: network and broadcast addresses, values of another
  * kind.
  */
+RK_MUST_CHECK
 rk_result rk_service_cidr_offset_of(const struct rk_service_cidr *cidr,
                                     const struct rk_value *value,
                                     uint64_t *offset);
@@ -3053,6 +3157,7 @@ rk_result rk_service_cidr_offset_of(const struct rk_service_cidr *cidr,
  *
  * RK_RESULT_NOT_IN_RANGE if the offset is not below the size.
  */
+RK_MUST_CHECK
 rk_result rk_service_cidr_value_at(const struct rk_service_cidr *cidr,
                                    uint64_t offset,
                                    struct rk_value *value);
@@ -3063,6 +3168,7 @@ rk_result rk_service_cidr_value_at(const struct rk_service_cidr *cidr,
  *
  * RK_RESULT_INVALID_ARGUMENT if the text is not an address.
  */
+RK_MUST_CHECK
 rk_result rk_address_parse(const char *address,
                            size_t address_len,
                            struct rk_value *value);
@@ -3070,7 +3176,11 @@ rk_result rk_address_parse(const char *address,
 /**
  * Writes a value as text, at most 45 bytes: an address in its canonical form, a port as its number.
  */
-rk_result rk_value_text(const struct rk_value *value, char *buffer, size_t capacity, size_t *len);
+RK_MUST_CHECK
+rk_result rk_value_text(const struct rk_value *value,
+                        char *buffer,
+                        size_t capacity,
+                        size_t *len);
 
 /**
  * Returns the ABI version of the linked library. A program that loads the library itself compares it with

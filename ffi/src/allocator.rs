@@ -95,6 +95,7 @@ pub(crate) fn strategy(number: u32) -> Result<Strategy, Failure> {
 /// `strategy` is one of RK_STRATEGY_* and determines the values that rk_allocator_allocate_next picks. `seed`
 /// starts the generator of the random strategies (xoshiro256++): the same seed and the same calls return the same
 /// values.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_new(
     range: *const rk_range,
@@ -136,6 +137,7 @@ pub unsafe extern "C" fn rk_allocator_close(allocator: *const rk_allocator) -> r
 
 /// Creates an independent copy in the same state: a call on the copy ends as it would on the original, and changes
 /// nothing there. Cost: a copy of the bitmap.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_dry_run(
     allocator: *const rk_allocator,
@@ -158,6 +160,7 @@ pub unsafe extern "C" fn rk_allocator_dry_run(
 /// Allocates a value.
 ///
 /// RK_RESULT_ALREADY_ALLOCATED; RK_RESULT_NOT_IN_RANGE, also for a value of another kind than the range's.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_allocate(allocator: *const rk_allocator, value: *const rk_value) -> rk_result {
     guard(|scope| {
@@ -171,6 +174,7 @@ pub unsafe extern "C" fn rk_allocator_allocate(allocator: *const rk_allocator, v
 /// Allocates a free value that the strategy picks. Cost: some nanoseconds at any fill.
 ///
 /// RK_RESULT_FULL if none is free.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_allocate_next(allocator: *const rk_allocator, value: *mut rk_value) -> rk_result {
     guard(|scope| {
@@ -185,6 +189,7 @@ pub unsafe extern "C" fn rk_allocator_allocate_next(allocator: *const rk_allocat
 
 /// Releases a value; one that is free or not in range is no error. Writes whether the value was in use to
 /// `was_used`, which may be NULL.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_release(
     allocator: *const rk_allocator,
@@ -205,6 +210,7 @@ pub unsafe extern "C" fn rk_allocator_release(
 }
 
 /// Writes whether a value is in use: false for one that is not in range.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_has(
     allocator: *const rk_allocator,
@@ -223,6 +229,7 @@ pub unsafe extern "C" fn rk_allocator_has(
 
 /// Writes how many values are in use; all others of the range are free. Cost: O(1); O(size / 64) for the first call
 /// after a restore.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_used(allocator: *const rk_allocator, used: *mut u32) -> rk_result {
     guard(|scope| {
@@ -239,6 +246,7 @@ pub unsafe extern "C" fn rk_allocator_used(allocator: *const rk_allocator, used:
 ///
 /// RK_RESULT_ALREADY_ALLOCATED, RK_RESULT_NOT_IN_RANGE, RK_RESULT_FULL and, for a request that does not follow its
 /// kind, RK_RESULT_INVALID_ARGUMENT, each with the request that failed in `error`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_allocate_batch(
     allocator: *const rk_allocator,
@@ -264,6 +272,7 @@ pub unsafe extern "C" fn rk_allocator_allocate_batch(
 
 /// Writes the stored form of the values in use: one big-endian unsigned integer without leading zero bytes, in
 /// which bit k stands for offset k; no bytes if nothing is in use. (size + 7) / 8 bytes always suffice.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_snapshot(
     allocator: *const rk_allocator,
@@ -282,6 +291,7 @@ pub unsafe extern "C" fn rk_allocator_snapshot(
 /// rk_allocator_snapshot, in which leading zero bytes are accepted.
 ///
 /// RK_RESULT_MISMATCHED_RANGE; RK_RESULT_BITS_PAST_RANGE, with the bits in `error`. The state stays as it was then.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_restore(
     allocator: *const rk_allocator,

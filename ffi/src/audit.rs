@@ -99,6 +99,7 @@ impl From<AddObjectError> for Failure {
 /// and not compared with the Services. `now` is in seconds since
 /// 1970: an IPAddress object that is at most 60 s old may still wait for its Service, and is no leak. If `now` is
 /// NULL, every object counts, which is right for data at rest.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_new(ip_addresses: bool, now: *const i64, audit: *mut *mut rk_audit) -> rk_result {
     guard(|scope| {
@@ -136,6 +137,7 @@ pub unsafe extern "C" fn rk_audit_close(audit: *const rk_audit) -> rk_result {
 /// The stored range may differ from the configured one: values that both have are kept. RK_RESULT_SAME_KIND if the
 /// audit already has a range of ports, or of this IP family. For the stored data: RK_RESULT_INVALID_RANGE;
 /// RK_RESULT_MISMATCHED_RANGE if it is of another kind; RK_RESULT_BITS_PAST_RANGE, with the bits in `error`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_add_bitmap(
     audit: *const rk_audit,
@@ -167,6 +169,7 @@ pub unsafe extern "C" fn rk_audit_add_bitmap(
 ///
 /// If `range` is NULL, the ranges of ClusterIPs are unknown, too, and no range is added: of addresses, only those that
 /// are not valid and those of two Services are findings. RK_RESULT_BITS_PAST_RANGE as of rk_audit_add_bitmap.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_add_unseen(
     audit: *const rk_audit,
@@ -197,6 +200,7 @@ pub unsafe extern "C" fn rk_audit_add_unseen(
 /// there is none. Without this call the bitmap is RK_RECORD_STALE.
 ///
 /// RK_RESULT_INVALID_ARGUMENT if there is no such bitmap beside IPAddress objects, or a Service was observed.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_compare_bitmap(
     audit: *const rk_audit,
@@ -219,6 +223,7 @@ pub unsafe extern "C" fn rk_audit_compare_bitmap(
 /// deleted, servers allocate no new address, and it has no free ones; the addresses that Services have stay theirs.
 ///
 /// RK_RESULT_INVALID_RANGE; RK_RESULT_INVALID_ARGUMENT if ClusterIPs are recorded in bitmaps, or a Service was observed.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_add_service_cidr(
     audit: *const rk_audit,
@@ -241,6 +246,7 @@ pub unsafe extern "C" fn rk_audit_add_service_cidr(
 ///
 /// RK_RESULT_INVALID_BATCH, and nothing of the batch is recorded; RK_RESULT_INVALID_ARGUMENT if ClusterIPs are recorded
 /// in bitmaps, or a Service was observed.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_observe_ip_addresses(
     audit: *const rk_audit,
@@ -266,6 +272,7 @@ pub unsafe extern "C" fn rk_audit_observe_ip_addresses(
 ///
 /// RK_RESULT_INVALID_BATCH, also if there are not as many names as Services, and nothing of the batch is recorded;
 /// RK_RESULT_INVALID_ARGUMENT if names are needed and NULL.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_observe_services(
     audit: *const rk_audit,
@@ -303,6 +310,7 @@ pub unsafe extern "C" fn rk_audit_observe_services(
 /// ServiceCIDR could not be read, an address that no other one has is not reported.
 ///
 /// RK_RESULT_INVALID_ARGUMENT for an unknown kind.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_observe_unreadable(
     audit: *const rk_audit,
@@ -337,6 +345,7 @@ pub unsafe extern "C" fn rk_audit_observe_unreadable(
 /// are cleaned after the audit, values are recorded as allocated, and no Service was observed: a cluster has the
 /// kubernetes Service at least, so its Services are stored elsewhere. RK_RESULT_UNREADABLE if objects could not be read,
 /// and leaks are cleaned after the audit, or the audit is that of an rk_repair_pass.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_check_cluster(
     audit: *const rk_audit,
@@ -364,6 +373,7 @@ pub unsafe extern "C" fn rk_audit_check_cluster(
 /// with NULL, leaks are cleaned at once, which is right only where nobody else allocates.
 ///
 /// RK_RESULT_INVALID_ARGUMENT if the audit belongs to an rk_repair_pass: rk_repair_pass_finish ends it.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_finish(
     audit: *const rk_audit,

@@ -35,6 +35,7 @@ fn parse<'de, T: Deserialize<'de>>(json: &'de str) -> Result<T, Failure> {
 /// Creates a controller that has not begun. `config` is JSON (docs/bootstrap-json.md).
 ///
 /// RK_RESULT_INVALID_JSON, with the byte in `error`; RK_RESULT_INVALID_CONFIG.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_bootstrap_new(
     config: *const c_char,
@@ -75,6 +76,7 @@ pub unsafe extern "C" fn rk_bootstrap_close(bootstrap: *const rk_bootstrap) -> r
 
 /// Writes the step to take at the time `now`, in nanoseconds of a monotonic clock, as JSON
 /// (docs/bootstrap-json.md). A step that does not fit is kept for the next call.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_bootstrap_poll(
     bootstrap: *const rk_bootstrap,
@@ -104,6 +106,7 @@ fn to_json(value: &impl serde::Serialize) -> Result<String, rk_result> {
 /// the controller has given up is ignored.
 ///
 /// RK_RESULT_INVALID_JSON, with the byte in `error`; the order stays open then.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_bootstrap_answered(
     bootstrap: *const rk_bootstrap,
@@ -129,6 +132,7 @@ pub unsafe extern "C" fn rk_bootstrap_answered(
 
 /// Begins an orderly stop at the time `now`: the loops end, then the server's own lease and endpoint are removed.
 /// Poll and answer until a step has the phase "stopped", at most two intervals of the endpoints later.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_bootstrap_stop(bootstrap: *const rk_bootstrap, now: u64) -> rk_result {
     guard(|scope| {
@@ -147,6 +151,7 @@ pub unsafe extern "C" fn rk_bootstrap_stop(bootstrap: *const rk_bootstrap, now: 
 ///
 /// RK_RESULT_INVALID_JSON, with the byte in `error`, also for an object of another kind; RK_RESULT_INVALID_CONFIG
 /// for a well-formed question that has no answer.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_bootstrap_plan(
     question: *const c_char,

@@ -122,6 +122,7 @@ pub struct rk_known {
 /// its values are allocated: two intervals of repair, 6 minutes in Kubernetes; a creator that takes longer may lose
 /// them. `replace` is one of RK_REPLACE_*. `seed` starts the generator for choices and back-off. Memory: up to 1 MiB for
 /// a /12 beside the object.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_new(
     range: *const rk_range,
@@ -187,6 +188,7 @@ pub unsafe extern "C" fn rk_committer_close(committer: *const rk_committer) -> r
 ///
 /// RK_RESULT_INVALID_ARGUMENT also if `values_len` differs from the number of requests. On failure nothing is
 /// submitted.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_submit(
     committer: *const rk_committer,
@@ -216,6 +218,7 @@ pub unsafe extern "C" fn rk_committer_submit(
 
 /// Ends an operation that its caller no longer waits for; one that has ended is left alone. If the operation takes
 /// effect nevertheless, the values that it allocates are released again.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_cancel(committer: *const rk_committer, ticket: u64) -> rk_result {
     guard(|scope| {
@@ -230,6 +233,7 @@ pub unsafe extern "C" fn rk_committer_cancel(committer: *const rk_committer, tic
 
 /// Releases the `n` values of an RK_OUTCOME_ALLOCATED with this `revision` and `store`, whose caller no longer waits
 /// for it.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_abandon(
     committer: *const rk_committer,
@@ -251,6 +255,7 @@ pub unsafe extern "C" fn rk_committer_abandon(
 
 /// Records that the Services for which this committer allocated these `n` values are stored. Until then a value is set
 /// again in a store that is restored from a backup. A value of another range or kind is ignored.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_written(
     committer: *const rk_committer,
@@ -274,6 +279,7 @@ pub unsafe extern "C" fn rk_committer_written(
 ///
 /// RK_STEP_FINISHED is repeated until the outcomes are fetched. A request (RK_STEP_READ, RK_STEP_SWAP,
 /// RK_STEP_CONFIRM) ends by an event, RK_EVENT_HELD to RK_EVENT_REFUSED; until then there is no other.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_poll(committer: *const rk_committer, now: u64, step: *mut rk_step) -> rk_result {
     guard(|scope| {
@@ -287,6 +293,7 @@ pub unsafe extern "C" fn rk_committer_poll(committer: *const rk_committer, now: 
 }
 
 /// Reports an event at the time `now`. On failure nothing of it is handled.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_handle(
     committer: *const rk_committer,
@@ -306,6 +313,7 @@ pub unsafe extern "C" fn rk_committer_handle(
 /// Writes the newest state of the object that the committer has seen. It may be out of date.
 ///
 /// Cost: O(1); after a change by others O(size / 64), some 10 us for a million values.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_known(committer: *const rk_committer, known: *mut rk_known) -> rk_result {
     guard(|scope| {
@@ -322,6 +330,7 @@ pub unsafe extern "C" fn rk_committer_known(committer: *const rk_committer, know
 /// Writes the value that the RK_STEP_SWAP under way stores.
 ///
 /// RK_RESULT_NO_SWAP before such a step, and after the event that ends it.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_value(
     committer: *const rk_committer,
@@ -341,6 +350,7 @@ pub unsafe extern "C" fn rk_committer_value(
 ///
 /// RK_RESULT_BUFFER_TOO_SMALL if one of the capacities is less than the step says: nothing is fetched, and no
 /// length is written.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_finished(
     committer: *const rk_committer,

@@ -86,6 +86,7 @@ fn address(value: &rk_value) -> Result<IpAddr, rk_result> {
 /// IPv6 addresses.
 ///
 /// Times are nanoseconds of a clock of the caller's that never goes back; revisions are those of the objects in etcd.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_index_new(seed: u64, index: *mut *mut rk_index) -> rk_result {
     guard(|scope| {
@@ -117,6 +118,7 @@ pub unsafe extern "C" fn rk_index_close(index: *const rk_index) -> rk_result {
 
 /// Adds a CIDR, which may overlap with others; *added is false if it is there already. Addresses that were observed
 /// before and lie in it are taken. Cost: O(n log n) for n addresses taken in CIDRs that overlap with it and in none.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_index_insert_cidr(
     index: *const rk_index,
@@ -134,6 +136,7 @@ pub unsafe extern "C" fn rk_index_insert_cidr(
 
 /// Removes a CIDR, so that its addresses are not offered any more; *removed is false if it is not there. The index
 /// remembers which of them are taken. Cost: O(n log n) for n addresses taken in it.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_index_remove_cidr(
     index: *const rk_index,
@@ -152,6 +155,7 @@ pub unsafe extern "C" fn rk_index_remove_cidr(
 /// Writes how many addresses of a CIDR are taken, reserved ones included, and how many are free. Cost: O(CIDRs).
 ///
 /// RK_RESULT_INVALID_ARGUMENT if the index does not have the CIDR.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_index_usage(
     index: *const rk_index,
@@ -174,6 +178,7 @@ pub unsafe extern "C" fn rk_index_usage(
 /// Writes whether an address is taken.
 ///
 /// RK_RESULT_INVALID_ARGUMENT if it is no address.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_index_is_taken(
     index: *const rk_index,
@@ -196,6 +201,7 @@ pub unsafe extern "C" fn rk_index_is_taken(
 /// index does not have count as full. Cost: O(len * CIDRs + log addresses), at any fill.
 ///
 /// RK_RESULT_FULL.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_index_reserve(
     index: *const rk_index,
@@ -226,6 +232,7 @@ pub unsafe extern "C" fn rk_index_reserve(
 ///
 /// RK_RESULT_ALREADY_ALLOCATED if it is taken, RK_RESULT_NOT_IN_RANGE if no CIDR has it, RK_RESULT_INVALID_ARGUMENT if
 /// it is no address.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_index_reserve_address(
     index: *const rk_index,
@@ -247,6 +254,7 @@ pub unsafe extern "C" fn rk_index_reserve_address(
 /// Records that the object was created at revision. Its address stays taken until a removal of that revision or a later
 /// one is observed, or a later list without it. A reservation that has expired can be confirmed, too; that changes nothing
 /// if a later revision was observed, as the object was reported then, or will be.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_index_confirm(
     index: *const rk_index,
@@ -263,6 +271,7 @@ pub unsafe extern "C" fn rk_index_confirm(
 
 /// Records that no object was created. If that is not certain, let the reservation expire. Has no effect once the
 /// reservation has ended.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_index_abort(index: *const rk_index, reservation: *const rk_reservation) -> rk_result {
     guard(|scope| {
@@ -275,6 +284,7 @@ pub unsafe extern "C" fn rk_index_abort(index: *const rk_index, reservation: *co
 
 /// Records that another client has created the object, as the API server says. The address stays taken until that is
 /// observed, or until the reservation expires. Has no effect once the reservation has ended.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_index_already_exists(
     index: *const rk_index,
@@ -291,6 +301,7 @@ pub unsafe extern "C" fn rk_index_already_exists(
 /// Ends the reservations whose time is `now` or before, and writes their number. Also ends the wait for their confirmed
 /// creations, if later revisions were observed: a creation and removal during a watch gap is never reported. Cost:
 /// O(reservations + confirmed creations that were not observed).
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_index_expire(index: *const rk_index, now: u64, expired: *mut usize) -> rk_result {
     guard(|scope| {
@@ -304,6 +315,7 @@ pub unsafe extern "C" fn rk_index_expire(index: *const rk_index, now: u64, expir
 /// Records that a watch reports an address's object as added or changed, at revision.
 ///
 /// RK_RESULT_INVALID_ARGUMENT if it is no address.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_index_added(index: *const rk_index, value: *const rk_value, revision: u64) -> rk_result {
     guard(|scope| {
@@ -317,6 +329,7 @@ pub unsafe extern "C" fn rk_index_added(index: *const rk_index, value: *const rk
 /// Records that a watch reports an address's object as removed, at revision.
 ///
 /// RK_RESULT_INVALID_ARGUMENT if it is no address.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_index_removed(index: *const rk_index, value: *const rk_value, revision: u64) -> rk_result {
     guard(|scope| {
@@ -332,6 +345,7 @@ pub unsafe extern "C" fn rk_index_removed(index: *const rk_index, value: *const 
 ///
 /// RK_RESULT_STALE_LIST if a later revision was observed before, RK_RESULT_INVALID_ARGUMENT if one is no address;
 /// nothing has changed then.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_index_replace(
     index: *const rk_index,

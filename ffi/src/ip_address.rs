@@ -72,6 +72,7 @@ fn owner_of(owner: u32) -> Result<Owner, rk_result> {
 /// allocator manages it; `owner` is one of RK_OWNER_* except RK_OWNER_SELF. `unused_for` is how long at least
 /// nothing has used the address, `grace` the longest time that a request can take, both in nanoseconds. With
 /// RK_IP_ADDRESS_WAIT, `*wait` is the number of nanoseconds after which to judge again; otherwise it is 0.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_ip_address_judge(
     managed: bool,
@@ -101,6 +102,7 @@ pub unsafe extern "C" fn rk_ip_address_judge(
 
 /// Judges an address that a Service uses and a ServiceCIDR contains, by its IPAddress object `object`, NULL if
 /// there is none: `*verdict` is one of RK_CLUSTER_IP_*.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_cluster_ip_judge(object: *const rk_address_object, verdict: *mut u32) -> rk_result {
     guard(|scope| {

@@ -37,6 +37,7 @@ pub(crate) fn passes(number: u8) -> Result<NonZeroU8, Failure> {
 /// waits for 3.
 ///
 /// RK_RESULT_INVALID_ARGUMENT if `passes` is 0.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_leak_counters_new(
     range: *const rk_range,
@@ -79,6 +80,7 @@ pub unsafe extern "C" fn rk_leak_counters_close(counters: *const rk_leak_counter
 /// for `n` values: with less, RK_RESULT_BUFFER_TOO_SMALL, and `*due_len` is `n`.
 ///
 /// RK_RESULT_NOT_IN_RANGE. On failure nothing is counted.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_leak_counters_advance(
     counters: *const rk_leak_counters,
@@ -118,6 +120,7 @@ pub unsafe extern "C" fn rk_leak_counters_advance(
 /// Writes how many passes in a row have seen a value leaked, the last one included.
 ///
 /// RK_RESULT_NOT_IN_RANGE.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_leak_counters_count(
     counters: *const rk_leak_counters,
@@ -135,6 +138,7 @@ pub unsafe extern "C" fn rk_leak_counters_count(
 }
 
 /// Sets every counter to 0, for use after a restore from a backup.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_leak_counters_reset(counters: *const rk_leak_counters) -> rk_result {
     guard(|scope| {

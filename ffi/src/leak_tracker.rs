@@ -25,6 +25,7 @@ pub struct rk_leak_tracker(pub(crate) Arc<Handle<Passes>>);
 /// (RK_REASON_BITMAP_DISAGREES) is cleared, after so many passes: an API server refuses it.
 ///
 /// RK_RESULT_INVALID_ARGUMENT if `passes` is 0.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_leak_tracker_new(
     passes: u8,

@@ -196,6 +196,7 @@ fn typed_page<R: Range>(
 /// or RK_RANGE_KIND_PORTS for "30000-32767", "30000+2767" or one port.
 ///
 /// RK_RESULT_INVALID_RANGE.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_parse(
     spec: *const c_char,
@@ -223,6 +224,7 @@ pub unsafe extern "C" fn rk_range_parse(
 }
 
 /// Writes the size, static band and text of a range.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_describe(
     range: *const rk_range,
@@ -251,6 +253,7 @@ pub unsafe extern "C" fn rk_range_describe(
 ///
 /// RK_RESULT_NOT_IN_RANGE if it cannot be allocated from the range: network and broadcast addresses, values of another
 /// kind.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_offset_of(
     range: *const rk_range,
@@ -269,6 +272,7 @@ pub unsafe extern "C" fn rk_range_offset_of(
 /// Writes the value at an offset.
 ///
 /// RK_RESULT_NOT_IN_RANGE if the offset is not below the size.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_value_at(range: *const rk_range, offset: u32, value: *mut rk_value) -> rk_result {
     guard(|scope| {
@@ -283,6 +287,7 @@ pub unsafe extern "C" fn rk_range_value_at(range: *const rk_range, offset: u32, 
 /// contains, ascending, and for each to `allocated` whether `after` contains it.
 ///
 /// RK_RESULT_BITS_PAST_RANGE, with the bits in `error`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_changes(
     range: *const rk_range,

@@ -30,6 +30,7 @@ impl From<DecodeError> for Failure {
 }
 
 /// Creates an object with empty range and data, as kube-apiserver creates one. `form` is one of RK_FORM_*.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_allocation_new(form: u32, object: *mut *mut rk_range_allocation) -> rk_result {
     guard(|scope| {
@@ -48,6 +49,7 @@ pub unsafe extern "C" fn rk_range_allocation_new(form: u32, object: *mut *mut rk
 /// Decodes a stored value; its first bytes determine the form. Metadata and unknown fields are preserved.
 ///
 /// RK_RESULT_INVALID_OBJECT and RK_RESULT_ENCRYPTED, with the byte in `error`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_allocation_decode(
     stored: *const u8,
@@ -85,6 +87,7 @@ pub unsafe extern "C" fn rk_range_allocation_close(object: *const rk_range_alloc
 }
 
 /// Writes the text of the object's range; empty if no range was ever written.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_allocation_range(
     object: *const rk_range_allocation,
@@ -100,6 +103,7 @@ pub unsafe extern "C" fn rk_range_allocation_range(
 }
 
 /// Writes the object's data, a bitmap in the form of rk_allocator_snapshot.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_allocation_data(
     object: *const rk_range_allocation,
@@ -115,6 +119,7 @@ pub unsafe extern "C" fn rk_range_allocation_data(
 }
 
 /// Replaces range and data, without a check of either.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_allocation_set(
     object: *const rk_range_allocation,
@@ -140,6 +145,7 @@ pub unsafe extern "C" fn rk_range_allocation_set(
 }
 
 /// Writes the object in its stored form. An object of kube-apiserver that nobody changed comes out byte for byte.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_allocation_encode(
     object: *const rk_range_allocation,

@@ -90,6 +90,7 @@ impl rk_repair_pass {
 }
 
 /// Starts a pass. An earlier pass of this tracker that has not ended is given up, and its steps are refused.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_new(
     tracker: *const rk_leak_tracker,
@@ -126,6 +127,7 @@ pub unsafe extern "C" fn rk_repair_pass_close(pass: *const rk_repair_pass) -> rk
 ///
 /// RK_RESULT_INVALID_ARGUMENT if the committer's range has begun already, all ranges are read, or a later pass has
 /// started.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_begin(
     pass: *const rk_repair_pass,
@@ -156,6 +158,7 @@ pub unsafe extern "C" fn rk_repair_pass_begin(
 ///
 /// RK_RESULT_INVALID_ARGUMENT if the committer's range has not begun, or is read already, or a later pass has
 /// started; RK_RESULT_BITS_PAST_RANGE, with the bits in `error`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_read(
     pass: *const rk_repair_pass,
@@ -203,6 +206,7 @@ pub unsafe extern "C" fn rk_repair_pass_read(
 ///
 /// RK_RESULT_INVALID_ARGUMENT if the committer's range has not begun or is not read, `fence` is before the read, all
 /// ranges are audited, or a later pass has started.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_fenced(
     pass: *const rk_repair_pass,
@@ -229,6 +233,7 @@ pub unsafe extern "C" fn rk_repair_pass_fenced(
 ///
 /// RK_RESULT_INVALID_ARGUMENT if a range has begun and is not read, the audit has ranges or Services already, or a
 /// later pass has started; RK_RESULT_SAME_KIND.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_audit(
     pass: *const rk_repair_pass,
@@ -257,6 +262,7 @@ pub unsafe extern "C" fn rk_repair_pass_audit(
 /// pass.
 ///
 /// RK_RESULT_INVALID_ARGUMENT if the pass has no audit yet or another one, or a later pass has started.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_finish(
     pass: *const rk_repair_pass,
@@ -294,6 +300,7 @@ pub unsafe extern "C" fn rk_repair_pass_finish(
 ///
 /// RK_RESULT_RANGE_IN_USE, RK_RESULT_INVALID_OBJECT. RK_RESULT_INVALID_ARGUMENT if the pass has not finished its audit, or
 /// does not have the committer's range.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_check(
     pass: *const rk_repair_pass,
@@ -333,6 +340,7 @@ pub unsafe extern "C" fn rk_repair_pass_check(
 /// after a list that guards.
 /// RK_RESULT_INVALID_ARGUMENT if the pass has not finished its audit, does not have the committer's range, or a
 /// later one has started, and for a guarded list without a revision.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_submit_repair(
     committer: *const rk_committer,

@@ -237,6 +237,7 @@ pub unsafe extern "C" fn rk_report_close(report: *const rk_report) -> rk_result 
 ///
 /// RK_RESULT_INVALID_ARGUMENT if the range is not a bitmap that was compared with the Services, or a failed repair has
 /// values; RK_RESULT_NOT_IN_RANGE. The report stays as it was then.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_record_repair(
     report: *const rk_report,
@@ -270,6 +271,7 @@ pub unsafe extern "C" fn rk_report_record_repair(
 }
 
 /// Writes how many Services were observed.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_services(report: *const rk_report, services: *mut u64) -> rk_result {
     guard(|scope| {
@@ -283,6 +285,7 @@ pub unsafe extern "C" fn rk_report_services(report: *const rk_report, services: 
 }
 
 /// Writes a page of findings, those about Services first, each kind in the order of observation.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_findings(
     report: *const rk_report,
@@ -308,6 +311,7 @@ pub unsafe extern "C" fn rk_report_findings(
 /// for 2 * n. `*written` is the number of findings, 0 past their end.
 ///
 /// RK_RESULT_BUFFER_TOO_SMALL if not even one fits; no length is written then.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_finding_texts(
     report: *const rk_report,
@@ -342,6 +346,7 @@ pub unsafe extern "C" fn rk_report_finding_texts(
 /// use. Stale bitmaps, and those beside IPAddress objects, have none. A second call replaces the findings of the first.
 ///
 /// RK_RESULT_INVALID_ARGUMENT if percent is above 100.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_find_full_ranges(report: *const rk_report, percent: u8) -> rk_result {
     guard(|scope| {
@@ -367,6 +372,7 @@ pub unsafe extern "C" fn rk_report_find_full_ranges(report: *const rk_report, pe
 ///
 /// RK_RESULT_INVALID_BATCH, and nothing of the batch is observed; RK_RESULT_INVALID_ARGUMENT if there are more Services than
 /// in the audit.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_observe_claimants(
     report: *const rk_report,
@@ -395,6 +401,7 @@ pub unsafe extern "C" fn rk_report_observe_claimants(
 /// Writes the Services that claim the value of the finding at this place, the one that keeps it first, then by age. There
 /// are none unless the value is claimed more than once, and all Services were observed a second time. `claimants` is a
 /// buffer, and `*n` its length.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_claimants(
     report: *const rk_report,
@@ -420,6 +427,7 @@ pub unsafe extern "C" fn rk_report_claimants(
 /// Writes a page of the writes of the API server's repair of IPAddress objects, which a shell does in data at rest: first
 /// those for Services, then the removals, both in the order of observation. After rk_report_observe_claimants the object of
 /// an address that is claimed more than once is that of the Service that keeps it.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_object_repairs(
     report: *const rk_report,
@@ -446,6 +454,7 @@ pub unsafe extern "C" fn rk_report_object_repairs(
 /// Writes a page of leaks: those of bitmaps by range and value, due to be cleaned or not; then the IPAddress
 /// objects of the allocator whose Service does not exist and whose address no other Service uses, in the order of
 /// observation.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_leaks(
     report: *const rk_report,
@@ -467,6 +476,7 @@ pub unsafe extern "C" fn rk_report_leaks(
 }
 
 /// Writes the counts of the range at place `range`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_range(
     report: *const rk_report,
@@ -505,6 +515,7 @@ pub unsafe extern "C" fn rk_report_range(
 
 /// Writes a page of the maximal runs of values of the range at place `range` that belong to `set` (one of
 /// RK_VALUES_*), or if `members` is false do not, ascending. A run that contains `from_offset` begins there.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_runs(
     report: *const rk_report,
@@ -544,6 +555,7 @@ pub unsafe extern "C" fn rk_report_runs(
 /// Writes the repaired bitmap at place `range`, in the form of rk_allocator_snapshot.
 ///
 /// RK_RESULT_INVALID_ARGUMENT if no bitmap at that place was compared with the Services.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_snapshot(
     report: *const rk_report,
@@ -563,6 +575,7 @@ pub unsafe extern "C" fn rk_report_snapshot(
 /// rk_offset_state.next is the state after the API server's own repair.
 ///
 /// RK_RESULT_NOT_IN_RANGE.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_state(
     report: *const rk_report,
@@ -585,6 +598,7 @@ pub unsafe extern "C" fn rk_report_state(
 /// Divides the range at place `range` into at most `count` cells of equal length (the last may be shorter) and
 /// writes the counts of each; a range of size 0 has no cells, and count 0 is for none. `cells` is a buffer, and `*n`
 /// its length.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_occupancy(
     report: *const rk_report,

@@ -51,6 +51,7 @@ pub(crate) unsafe fn service_cidr(scope: &Scope, cidr: *const rk_service_cidr) -
 /// Parses a CIDR of a ServiceCIDR object, such as "10.96.0.0/12" or "fd00::/64"; host bits are cleared.
 ///
 /// RK_RESULT_INVALID_RANGE.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_service_cidr_parse(
     spec: *const c_char,
@@ -71,6 +72,7 @@ pub unsafe extern "C" fn rk_service_cidr_parse(
 }
 
 /// Writes the size and the static band of a CIDR.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_service_cidr_describe(
     cidr: *const rk_service_cidr,
@@ -88,6 +90,7 @@ pub unsafe extern "C" fn rk_service_cidr_describe(
 ///
 /// RK_RESULT_NOT_IN_RANGE if it cannot be allocated from the CIDR: network and broadcast addresses, values of another
 /// kind.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_service_cidr_offset_of(
     cidr: *const rk_service_cidr,
@@ -110,6 +113,7 @@ pub unsafe extern "C" fn rk_service_cidr_offset_of(
 /// Writes the address at an offset.
 ///
 /// RK_RESULT_NOT_IN_RANGE if the offset is not below the size.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_service_cidr_value_at(
     cidr: *const rk_service_cidr,

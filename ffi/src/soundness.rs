@@ -78,9 +78,9 @@ fn threads_share_an_allocator_that_one_of_them_closes() {
                         let (mut value, mut used, mut count) = (rk_value::default(), false, 0);
                         let result = rk_allocator_allocate_next(allocator, &mut value);
                         assert!(matches!(result, OK | rk_result::Full | rk_result::Closed), "{result:?}");
-                        rk_allocator_has(allocator, &port(30000 + n), &mut used);
-                        rk_allocator_used(allocator, &mut count);
-                        rk_allocator_release(allocator, &port(30000 + (call % 64) as u16), &mut used);
+                        _ = rk_allocator_has(allocator, &port(30000 + n), &mut used);
+                        _ = rk_allocator_used(allocator, &mut count);
+                        _ = rk_allocator_release(allocator, &port(30000 + (call % 64) as u16), &mut used);
                         if n == 0 && call == CALLS / 2 {
                             assert_eq!(rk_allocator_close(allocator), OK);
                         }
@@ -115,17 +115,17 @@ fn threads_share_an_index_that_one_of_them_closes() {
                         assert!(matches!(result, OK | rk_result::Full | rk_result::Closed), "{result:?}");
                         if result == OK {
                             let address = reservation.address;
-                            rk_index_is_taken(index, &address, &mut flag);
-                            rk_index_reserve_address(index, &address, call, &mut rk_reservation::default());
+                            _ = rk_index_is_taken(index, &address, &mut flag);
+                            _ = rk_index_reserve_address(index, &address, call, &mut rk_reservation::default());
                             match n {
                                 0 => rk_index_abort(index, &reservation),
                                 1 => rk_index_already_exists(index, &reservation),
                                 _ => rk_index_confirm(index, &reservation, call),
                             };
-                            rk_index_added(index, &address, call);
-                            rk_index_removed(index, &address, call);
+                            _ = rk_index_added(index, &address, call);
+                            _ = rk_index_removed(index, &address, call);
                             if call % 8 == 0 {
-                                rk_index_replace(
+                                _ = rk_index_replace(
                                     index,
                                     [address; 2].as_ptr(),
                                     2,
@@ -134,11 +134,11 @@ fn threads_share_an_index_that_one_of_them_closes() {
                                 );
                             }
                         }
-                        rk_index_usage(index, cidr, &mut used, &mut free);
-                        rk_index_expire(index, call, &mut expired);
+                        _ = rk_index_usage(index, cidr, &mut used, &mut free);
+                        _ = rk_index_expire(index, call, &mut expired);
                         if n == 2 && call % 16 == 0 {
-                            rk_index_remove_cidr(index, cidr, &mut flag);
-                            rk_index_insert_cidr(index, cidr, &mut flag);
+                            _ = rk_index_remove_cidr(index, cidr, &mut flag);
+                            _ = rk_index_insert_cidr(index, cidr, &mut flag);
                         }
                         if n == 0 && call == CALLS / 2 {
                             assert_eq!(rk_index_close(index), OK);

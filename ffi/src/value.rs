@@ -157,6 +157,7 @@ impl From<IpAddr> for rk_value {
 /// IPv4 address. No zones, no surrounding space.
 ///
 /// RK_RESULT_INVALID_ARGUMENT if the text is not an address.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_address_parse(
     address: *const c_char,
@@ -172,6 +173,7 @@ pub unsafe extern "C" fn rk_address_parse(
 }
 
 /// Writes a value as text, at most 45 bytes: an address in its canonical form, a port as its number.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_value_text(
     value: *const rk_value,

@@ -41,6 +41,9 @@ step "static library: its own object exports the symbol list and nothing else" s
 	nm -g --defined-only $work/own.o | awk '\$3 !~ /^DW\.ref\./ { print \$3 }' | LC_ALL=C sort | diff - $root/ffi/symbols.txt"
 # C++ programs include the header as well.
 step "header: is C++" ${CXX:-g++} -std=c++17 -Wall -Wextra -Werror -pedantic -fsyntax-only -x c++ "$root/include/rangekeeper.h"
+step "header: a compiler warns of an ignored result" sh -c \
+	"printf '#include \"rangekeeper.h\"\nvoid f(rk_allocator *a, rk_value *v) { rk_allocator_allocate(a, v); }\n' |
+	$cc -std=c11 -I$root/include -c -o /dev/null -x c - 2>&1 | grep -q warn_unused_result"
 for source in "$here"/*.c; do
 	name=$(basename "$source" .c)
 	arguments=()

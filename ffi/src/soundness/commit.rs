@@ -42,7 +42,7 @@ fn threads_submit_to_a_committer_that_one_drives_and_one_closes() {
                     // SAFETY: the handle is not freed yet.
                     unsafe {
                         if call % 3 == 0 {
-                            rk_committer_cancel(committer, ticket);
+                            _ = rk_committer_cancel(committer, ticket);
                         }
                         let mut known = rk_known { revision: 0, used: 0, initialised: false, store: 0, restores: 0 };
                         let result = rk_committer_known(committer, &mut known);

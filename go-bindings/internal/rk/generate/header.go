@@ -59,7 +59,7 @@ func parse(text string) (*header, error) {
 	if !found {
 		return nil, fmt.Errorf("the header has no part that is written by hand")
 	}
-	text = comments.ReplaceAllString(text, "")
+	text = strings.ReplaceAll(comments.ReplaceAllString(text, ""), "RK_MUST_CHECK ", "")
 	h := new(header)
 	for _, match := range append(defines.FindAllStringSubmatch(text, -1), enumMembers.FindAllStringSubmatch(text, -1)...) {
 		h.constants = append(h.constants, constant{match[1], match[2]})
