@@ -15,7 +15,8 @@ cd "$work"
 export LD_LIBRARY_PATH=$sysroot/lib
 # The standard library's bitcode is of no use here, and of a version that binutils' plugins complain about.
 "$objcopy" --remove-section=.llvmbc --remove-section=.llvmcmd "$library" changed.a
-object=$(ar t changed.a | grep '^rangekeeper\.')
+object=$(ar t changed.a | grep '^rangekeeper[.-]' || true)
+[[ $(wc -w <<<"$object") == 1 ]] || { echo "localise.sh: $library must have one object of its own, not: ${object:-none}" >&2; exit 1; }
 ar x changed.a "$object"
 "$objcopy" --wildcard --keep-global-symbol='rk_*' --keep-global-symbol='DW.ref.*' "$object"
 ar rD changed.a "$object"
