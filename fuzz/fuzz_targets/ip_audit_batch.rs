@@ -47,7 +47,9 @@ fuzz_target!(|input: Input| {
     let through_c = abi::Audit::of_ip_addresses(input.now, &cidrs);
     let mut direct = Audit::of_ip_addresses(input.now);
     cidrs.iter().for_each(|cidr| {
-        direct.add_service_cidr(cidr.parse::<ServiceCidr>().expect("a CIDR"), true).expect("an audit of IPAddress objects")
+        direct
+            .add_service_cidr(cidr.parse::<ServiceCidr>().expect("a CIDR"), true)
+            .expect("an audit of IPAddress objects")
     });
 
     for observed in &input.batches {
