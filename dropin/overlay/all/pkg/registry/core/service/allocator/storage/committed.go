@@ -31,6 +31,7 @@ func openCommitted(values rangekeeper.Range, key string, config *storagebackend.
 		Replaced: func(err error) { klog.ErrorS(err, "Replacing a committer that failed", "key", key) },
 		Restored: func() {
 			klog.ErrorS(nil, restored, "key", key)
+			restoredRange.CompareAndSwap(nil, &key)
 		},
 	})
 	if err != nil {
@@ -38,7 +39,10 @@ func openCommitted(values rangekeeper.Range, key string, config *storagebackend.
 		return nil, err
 	}
 	observe(store)
-	return &committed{store, func() { client.Close() }}, nil
+	return &committed{store, func() {
+		restoredRange.CompareAndSwap(&key, nil)
+		client.Close()
+	}}, nil
 }
 
 func (c *committed) allocate(ctx context.Context, offset int) (allocation, error) {

@@ -62,14 +62,17 @@ func CheckedCaches(wrong string) {
 // ClosedCaches records that the wrong watch cache is closed.
 func ClosedCaches() { wrongCache.Store("") }
 
+// restoredRange is the key of a range whose store has noticed a restore, as long as that store is open; nil for none.
+var restoredRange atomic.Pointer[string]
+
 // restored is logged when a server notices it.
 const restored = "etcd was restored under this server: its watch caches are wrong until it restarts, and /livez fails"
 
 // Restored returns an error once etcd was restored under the running server.
 func Restored() error {
 	shown, _ := wrongCache.Load().(string)
-	if shown == "" {
-		shown = restoredRange()
+	if key := restoredRange.Load(); shown == "" && key != nil {
+		shown = *key
 	}
 	if shown == "" {
 		return nil
@@ -80,18 +83,6 @@ func Restored() error {
 // MayBeRestored reports whether etcd may have been restored under the running server, so that its watch caches may be wrong: a connection
 // was lost since, or Restored returns an error.
 func MayBeRestored() bool { return Connections() > 0 || Restored() != nil }
-
-// restoredRange returns the key of a range whose store has noticed a restore; "" for none.
-func restoredRange() string {
-	stores.Lock()
-	defer stores.Unlock()
-	for key, store := range stores.open {
-		if store.Stats().Restores > 0 {
-			return key
-		}
-	}
-	return ""
-}
 
 // observe adds a store to /metrics and the health check. Of two stores with the same key, the one counts that was opened last.
 func observe(store *etcdstore.Store) {
