@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 use std::fmt::{self, Display, Formatter};
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use rangekeeper_core::any::{AnyRange, AnyValue, ParseRangeError};
@@ -53,15 +53,14 @@ impl rk_range {
     /// The range in the core's form; `None` if the fields are not those of a range.
     fn get(self) -> Option<AnyRange> {
         match AnyValue::try_from(self.first).ok()? {
-            AnyValue::Address(_) => network(self.first, self.extent).map(|network| CidrRange::new(network).into()),
+            AnyValue::Address(first) => network(first, self.extent).map(|network| CidrRange::new(network).into()),
             AnyValue::Port(low) => PortRange::new(low, self.extent.try_into().ok()?).map(AnyRange::from),
         }
     }
 }
 
 /// The network with this address and length of the prefix; `None` if there is none, or the address has host bits.
-pub(crate) fn network(address: rk_value, prefix: u32) -> Option<IpNetwork> {
-    let AnyValue::Address(address) = AnyValue::try_from(address).ok()? else { return None };
+pub(crate) fn network(address: IpAddr, prefix: u32) -> Option<IpNetwork> {
     let network = IpNetwork::new(address, prefix.try_into().ok()?).ok()?;
     (network.network() == address).then_some(network)
 }

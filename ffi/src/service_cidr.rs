@@ -35,7 +35,11 @@ pub struct rk_service_cidr_description {
 
 impl rk_service_cidr {
     pub(crate) fn get(self) -> Result<ServiceCidr, Unusable> {
-        network(self.network, self.prefix).map(ServiceCidr::new).ok_or(Unusable::NotARange)
+        let network = match AnyValue::try_from(self.network) {
+            Ok(AnyValue::Address(address)) => network(address, self.prefix),
+            _ => None,
+        };
+        network.map(ServiceCidr::new).ok_or(Unusable::NotARange)
     }
 }
 
