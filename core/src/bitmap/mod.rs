@@ -83,18 +83,12 @@ impl Bitmap {
         if new == old {
             return false;
         }
-        self.store_one_more(index, new);
-        true
-    }
-
-    /// Stores a word that has one more bit set than before.
-    #[inline(always)]
-    fn store_one_more(&mut self, index: u32, new: u64) {
         self.store(index, new);
         self.count.add_one();
         if self.is_word_full(index, new) {
             self.summary.mark_full(index);
         }
+        true
     }
 
     /// Clears `offset`. Returns whether it was set; an offset past the end is ignored.
@@ -126,13 +120,25 @@ impl Bitmap {
     /// The lowest clear offset that is not below `from`. Cost: O(log64 len).
     #[inline(always)]
     pub fn next_clear(&self, from: u32) -> Option<u32> {
-        self.find_clear(from, self.len).map(|(offset, _)| offset)
+        if from >= self.len {
+            return None;
+        }
+        let index = from / WORD_BITS;
+        let clear = !self.word(index) & (u64::MAX << (from % WORD_BITS));
+        let offset = if clear != 0 {
+            index * WORD_BITS + clear.trailing_zeros()
+        } else {
+            let index = self.summary.next_not_full(index + 1)?;
+            index * WORD_BITS + (!self.word(index)).trailing_zeros()
+        };
+        // In the last word, the bits past the end are clear as well.
+        (offset < self.len).then_some(offset)
     }
 
-    /// The lowest clear offset in `from..end`, and its word. `end` is at most the length: in the last word, the bits past the end
-    /// are clear as well.
+    /// Sets the lowest clear offset in `from..end`, and returns it. Cost: O(log64 len).
     #[inline(always)]
-    fn find_clear(&self, from: u32, end: u32) -> Option<(u32, u64)> {
+    pub fn insert_next(&mut self, from: u32, end: u32) -> Option<u32> {
+        let end = end.min(self.len);
         if from >= end {
             return None;
         }
@@ -145,14 +151,15 @@ impl Bitmap {
             clear = !word;
         }
         let offset = index * WORD_BITS + clear.trailing_zeros();
-        (offset < end).then_some((offset, word))
-    }
-
-    /// Sets the lowest clear offset in `from..end`, and returns it. Cost: O(log64 len).
-    #[inline(always)]
-    pub fn insert_next(&mut self, from: u32, end: u32) -> Option<u32> {
-        let (offset, word) = self.find_clear(from, end.min(self.len))?;
-        self.store_one_more(offset / WORD_BITS, word | bit(offset));
+        if offset >= end {
+            return None;
+        }
+        let new = word | bit(offset);
+        self.store(index, new);
+        self.count.add_one();
+        if self.is_word_full(index, new) {
+            self.summary.mark_full(index);
+        }
         Some(offset)
     }
 
