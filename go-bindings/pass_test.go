@@ -73,8 +73,12 @@ func TestOrderOfPass(t *testing.T) {
 	refused(later.Audit(must(NewAudit())), "30000-30199 was begun and not read")
 	refused(ours.BeginPass(later), "an earlier step has failed")
 
+	last := must(passes.Start())
 	later.Close()
 	passes.Close()
+	if err := ours.BeginPass(last); !errors.Is(err, ErrClosed) {
+		t.Errorf("a pass of closed Passes: %v", err)
+	}
 	for _, err := range []error{
 		second(passes.Start()), ours.BeginPass(later), second(ours.PassRead(later, 1, nil, 1)), ours.PassFenced(later, 2), later.Audit(must(NewAudit())),
 		second(later.Finish(must(NewAudit()))), second(ours.SubmitRepair(NoDeadline, later, ServiceList{})), ours.BeginPass(nil),

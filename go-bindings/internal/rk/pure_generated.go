@@ -491,7 +491,10 @@ func AllocatorFree(allocator *Allocator) {
 
 // AllocatorClose is rk_allocator_close.
 func AllocatorClose(allocator *Allocator) (result Result) {
-	return (*object)(allocator).close(func(in *instance, at int32) { in.core.Xrk_allocator_free(at) })
+	return (*object)(allocator).close(func(in *instance, at int32) {
+		in.core.Xrk_allocator_close(at)
+		in.core.Xrk_allocator_free(at)
+	})
 }
 
 // AllocatorDryRun is rk_allocator_dry_run.
@@ -733,7 +736,10 @@ func AuditFree(audit *Audit) {
 
 // AuditClose is rk_audit_close.
 func AuditClose(audit *Audit) (result Result) {
-	return (*object)(audit).close(func(in *instance, at int32) { in.core.Xrk_audit_free(at) })
+	return (*object)(audit).close(func(in *instance, at int32) {
+		in.core.Xrk_audit_close(at)
+		in.core.Xrk_audit_free(at)
+	})
 }
 
 // AuditAddBitmap is rk_audit_add_bitmap.
@@ -961,7 +967,10 @@ func BootstrapFree(bootstrap *Bootstrap) {
 
 // BootstrapClose is rk_bootstrap_close.
 func BootstrapClose(bootstrap *Bootstrap) (result Result) {
-	return (*object)(bootstrap).close(func(in *instance, at int32) { in.bootstrap.Xrk_bootstrap_free(at) })
+	return (*object)(bootstrap).close(func(in *instance, at int32) {
+		in.bootstrap.Xrk_bootstrap_close(at)
+		in.bootstrap.Xrk_bootstrap_free(at)
+	})
 }
 
 // BootstrapPoll is rk_bootstrap_poll.
@@ -1088,7 +1097,10 @@ func CommitterFree(committer *Committer) {
 
 // CommitterClose is rk_committer_close.
 func CommitterClose(committer *Committer) (result Result) {
-	return (*object)(committer).close(func(in *instance, at int32) { in.core.Xrk_committer_free(at) })
+	return (*object)(committer).close(func(in *instance, at int32) {
+		in.core.Xrk_committer_close(at)
+		in.core.Xrk_committer_free(at)
+	})
 }
 
 // CommitterSubmit is rk_committer_submit.
@@ -1335,7 +1347,10 @@ func IndexFree(index *Index) {
 
 // IndexClose is rk_index_close.
 func IndexClose(index *Index) (result Result) {
-	return (*object)(index).close(func(in *instance, at int32) { in.core.Xrk_index_free(at) })
+	return (*object)(index).close(func(in *instance, at int32) {
+		in.core.Xrk_index_close(at)
+		in.core.Xrk_index_free(at)
+	})
 }
 
 // IndexInsertCIDR is rk_index_insert_cidr.
@@ -1738,7 +1753,10 @@ func LeakCountersFree(counters *LeakCounters) {
 
 // LeakCountersClose is rk_leak_counters_close.
 func LeakCountersClose(counters *LeakCounters) (result Result) {
-	return (*object)(counters).close(func(in *instance, at int32) { in.core.Xrk_leak_counters_free(at) })
+	return (*object)(counters).close(func(in *instance, at int32) {
+		in.core.Xrk_leak_counters_close(at)
+		in.core.Xrk_leak_counters_free(at)
+	})
 }
 
 // LeakCountersAdvance is rk_leak_counters_advance.
@@ -1843,7 +1861,10 @@ func LeakTrackerFree(tracker *LeakTracker) {
 
 // LeakTrackerClose is rk_leak_tracker_close.
 func LeakTrackerClose(tracker *LeakTracker) (result Result) {
-	return (*object)(tracker).close(func(in *instance, at int32) { in.core.Xrk_leak_tracker_free(at) })
+	return (*object)(tracker).close(func(in *instance, at int32) {
+		in.core.Xrk_leak_tracker_close(at)
+		in.core.Xrk_leak_tracker_free(at)
+	})
 }
 
 // RangeParse is rk_range_parse.
@@ -2049,7 +2070,10 @@ func RangeAllocationFree(theObject *RangeAllocation) {
 
 // RangeAllocationClose is rk_range_allocation_close.
 func RangeAllocationClose(theObject *RangeAllocation) (result Result) {
-	return (*object)(theObject).close(func(in *instance, at int32) { in.core.Xrk_range_allocation_free(at) })
+	return (*object)(theObject).close(func(in *instance, at int32) {
+		in.core.Xrk_range_allocation_close(at)
+		in.core.Xrk_range_allocation_free(at)
+	})
 }
 
 // RangeAllocationRange is rk_range_allocation_range.
@@ -2178,7 +2202,10 @@ func RepairPassFree(pass *RepairPass) {
 
 // RepairPassClose is rk_repair_pass_close.
 func RepairPassClose(pass *RepairPass) (result Result) {
-	return (*object)(pass).close(func(in *instance, at int32) { in.core.Xrk_repair_pass_free(at) })
+	return (*object)(pass).close(func(in *instance, at int32) {
+		in.core.Xrk_repair_pass_close(at)
+		in.core.Xrk_repair_pass_free(at)
+	})
 }
 
 // RepairPassBegin is rk_repair_pass_begin.
@@ -2337,7 +2364,10 @@ func ReportFree(report *Report) {
 
 // ReportClose is rk_report_close.
 func ReportClose(report *Report) (result Result) {
-	return (*object)(report).close(func(in *instance, at int32) { in.core.Xrk_report_free(at) })
+	return (*object)(report).close(func(in *instance, at int32) {
+		in.core.Xrk_report_close(at)
+		in.core.Xrk_report_free(at)
+	})
 }
 
 // ReportRecordRepair is rk_report_record_repair.

@@ -209,7 +209,8 @@ func (h *header) pureFunction(w *writer, f *function) {
 		return
 	}
 	if name, isClose := strings.CutSuffix(f.name, "_close"); isClose {
-		w.line("return %s.close(func(in *instance, at int32) { in.%s.X%s_free(at) })\n}\n", objects[0], module, name)
+		// Other objects may share the state that is closed, as a pass does with its Passes.
+		w.line("return %s.close(func(in *instance, at int32) {\nin.%s.X%s(at)\nin.%s.X%s_free(at)\n})\n}\n", objects[0], module, f.name, module, name)
 		return
 	}
 	var fields []string
