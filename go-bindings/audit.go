@@ -29,7 +29,8 @@ type Stored struct {
 }
 
 // NewAudit makes an audit without ranges, of a cluster whose ClusterIPs are in bitmaps.
-func NewAudit() (*Audit, error) { return newAudit(false, time.Time{}) }
+// All leaks in bitmaps are cleaned at once, which is right only where nobody allocates meanwhile.
+func NewAudit() (*Audit, error) { return newAudit(nil, false, time.Time{}) }
 
 // NewIPAddressAudit makes an audit without ranges, of a cluster whose ClusterIPs are IPAddress objects. A bitmap of
 // ClusterIPs is stale there unless CompareBitmap finds that servers still write it: it is counted, and not compared with the
@@ -37,20 +38,38 @@ func NewAudit() (*Audit, error) { return newAudit(false, time.Time{}) }
 //
 // With now, an IPAddress object that is at most 60 s old may still wait for its Service. With the zero time nothing may:
 // for data that nobody works on any more.
-func NewIPAddressAudit(now time.Time) (*Audit, error) { return newAudit(true, now) }
+func NewIPAddressAudit(now time.Time) (*Audit, error) { return newAudit(nil, true, now) }
 
-func newAudit(ipAddresses bool, now time.Time) (*Audit, error) {
-	var handle *rk.Audit
-	var seconds *int64
-	if !now.IsZero() {
-		unix := now.Unix()
-		seconds = &unix
+// NewAudit is as [NewAudit], with counters: a leak in a bitmap is cleaned in the audit that sees it for the last time.
+func (p *Passes) NewAudit() (*Audit, error) { return p.newAudit(false, time.Time{}) }
+
+// NewIPAddressAudit is as [NewIPAddressAudit], with counters for the leaks in bitmaps.
+func (p *Passes) NewIPAddressAudit(now time.Time) (*Audit, error) { return p.newAudit(true, now) }
+
+func (p *Passes) newAudit(ipAddresses bool, now time.Time) (*Audit, error) {
+	if p.pointer() == nil {
+		return nil, ErrClosed
 	}
-	code := rk.AuditNew(ipAddresses, seconds, &handle)
+	return newAudit(p, ipAddresses, now)
+}
+
+func newAudit(passes *Passes, ipAddresses bool, now time.Time) (*Audit, error) {
+	var handle *rk.Audit
+	code := rk.AuditNew(passes.pointer(), ipAddresses, secondsOf(now), &handle)
+	runtime.KeepAlive(passes)
 	if code != rk.ResultOK {
 		return nil, resultError(code)
 	}
 	return &Audit{own(handle, rk.AuditFree), new(ranges)}, nil
+}
+
+// secondsOf returns a time as the library has it; nil if it is zero.
+func secondsOf(t time.Time) *int64 {
+	if t.IsZero() {
+		return nil
+	}
+	unix := t.Unix()
+	return &unix
 }
 
 func (a *Audit) pointer() *rk.Audit {
@@ -325,20 +344,12 @@ func (a *Audit) CheckCluster(bitmaps Bitmaps, cleansLeaks bool) error {
 	return detailedError(code, &details)
 }
 
-// Finish ends the audit. Without passes all leaks in bitmaps are cleaned at once, which is right only where nobody
-// allocates meanwhile; with passes only those that are due.
-func (a *Audit) Finish(passes *Passes) (*Report, error) {
-	var kept *rk.LeakTracker
-	if passes != nil {
-		if kept = passes.pointer(); kept == nil {
-			return nil, ErrClosed
-		}
-	}
+// Finish ends the audit.
+func (a *Audit) Finish() (*Report, error) {
 	var handle *rk.Report
 	var details rk.Error
-	code := rk.AuditFinish(a.pointer(), kept, &handle, &details)
+	code := rk.AuditFinish(a.pointer(), &handle, &details)
 	runtime.KeepAlive(a)
-	runtime.KeepAlive(passes)
 	if code != rk.ResultOK {
 		return nil, detailedError(code, &details)
 	}

@@ -53,7 +53,7 @@ func TestIPAddressAudit(t *testing.T) {
 	if err := audit.Observe(&services); !errors.Is(err, ErrInvalidArgument) {
 		t.Error("no Service has a name:", err)
 	}
-	report := must(audit.Finish(nil))
+	report := must(audit.Finish())
 	defer report.Close()
 	leaks := must(report.Leaks())
 	if len(leaks) != 1 || leaks[0] != (Leak{ip("10.0.0.2"), 0, 1, RemedyAPIServer, SeverityWasted, false}) {
@@ -116,7 +116,7 @@ func TestIPAddressAuditWithoutGrace(t *testing.T) {
 	if err := audit.ObserveIPAddresses(&objects); err != nil {
 		t.Fatal(err)
 	}
-	if leaks := must(must(audit.Finish(nil)).Leaks()); len(leaks) != 1 {
+	if leaks := must(must(audit.Finish()).Leaks()); len(leaks) != 1 {
 		t.Error(leaks)
 	}
 }
@@ -125,14 +125,14 @@ func TestIPAddressAuditAfterClose(t *testing.T) {
 	closed := must(NewIPAddressAudit(time.Time{}))
 	closed.Close()
 	for _, a := range []*Audit{closed, {}, nil} {
-		for _, err := range []error{second(a.AddServiceCIDR("10.0.0.0/24", true)), a.ObserveIPAddresses(new(IPAddresses)), a.Observe(new(Services)), second(a.Finish(nil))} {
+		for _, err := range []error{second(a.AddServiceCIDR("10.0.0.0/24", true)), a.ObserveIPAddresses(new(IPAddresses)), a.Observe(new(Services)), second(a.Finish())} {
 			if !errors.Is(err, ErrClosed) {
 				t.Error(err)
 			}
 		}
 		a.Close()
 	}
-	gone := must(must(NewIPAddressAudit(time.Time{})).Finish(nil))
+	gone := must(must(NewIPAddressAudit(time.Time{})).Finish())
 	gone.Close()
 	for _, o := range []*Report{gone, {}, nil} {
 		for _, err := range []error{second(o.Findings()), second(o.Leaks()), second(o.Occupancy(0, 1))} {
@@ -158,7 +158,7 @@ func TestIPAddressAuditWithBitmaps(t *testing.T) {
 	if err := audit.Observe(&services); err != nil {
 		t.Fatal(err)
 	}
-	report := must(audit.Finish(nil))
+	report := must(audit.Finish())
 	findings := must(report.Findings())
 	if len(findings) != 2 || findings[0].Reason != ReasonClusterIPOutOfRange || findings[0].Range != -1 ||
 		findings[1].Reason != ReasonPortNotAllocated || findings[1].Range != 1 {
@@ -184,13 +184,13 @@ func TestAloneInBitmap(t *testing.T) {
 	defer passes.Close()
 	r := must(ParseCIDR("10.0.0.0/24"))
 	for _, stays := range []bool{true, false} {
-		audit := must(NewIPAddressAudit(time.Time{}))
+		audit := must(passes.NewIPAddressAudit(time.Time{}))
 		must(audit.AddBitmap(r, storedOf(r, ip("10.0.0.4"))))
 		must(audit.AddServiceCIDR("10.0.0.0/24", true))
 		if err := audit.CompareBitmap(0, 9, 0); err != nil {
 			t.Fatal(err)
 		}
-		report := must(audit.Finish(passes))
+		report := must(audit.Finish())
 		if found := must(report.Findings()); len(found) != 1 || found[0].Reason != ReasonBitmapDisagrees || found[0].Stays != stays {
 			t.Errorf("stays %v: %+v", stays, found)
 		}

@@ -69,7 +69,7 @@ func TestAudit(t *testing.T) {
 	if err := pass.Observe(&services); err != nil {
 		t.Fatal(err)
 	}
-	outcome := must(pass.Finish(nil))
+	outcome := must(pass.Finish())
 	defer outcome.Close()
 	want := []struct {
 		reason  Reason
@@ -147,7 +147,7 @@ func TestAudit(t *testing.T) {
 	if sum != (Cell{Len: 254, InUse: 1, Leaked: 2, Duplicate: 1}) || len(cells) > 10 {
 		t.Errorf("%+v", cells)
 	}
-	for _, err := range []error{pass.Observe(&services), second(pass.AddBitmap(v4, Stored{})), second(pass.Finish(nil))} {
+	for _, err := range []error{pass.Observe(&services), second(pass.AddBitmap(v4, Stored{})), second(pass.Finish())} {
 		if !errors.Is(err, ErrClosed) {
 			t.Error("after Finish:", err)
 		}
@@ -187,9 +187,9 @@ func TestPasses(t *testing.T) {
 	passes := must(NewPasses(3, 0))
 	stored := storedOf(r, PortValue(30005))
 	for i, want := range []uint64{1, 1, 0} {
-		pass := must(NewAudit())
+		pass := must(passes.NewAudit())
 		must(pass.AddBitmap(r, stored))
-		outcome := must(pass.Finish(passes))
+		outcome := must(pass.Finish())
 		if next := outcome.Range(0).Next; next != want {
 			t.Errorf("pass %d: %d values stay", i, next)
 		}
@@ -198,21 +198,23 @@ func TestPasses(t *testing.T) {
 	for _, keeping := range []bool{false, true} {
 		passes := must(newPasses(1, 0, keeping))
 		defer passes.Close()
-		pass := must(NewAudit())
+		pass := must(passes.NewAudit())
 		must(pass.AddBitmap(r, stored))
-		outcome := must(pass.Finish(passes))
+		outcome := must(pass.Finish())
 		if leaks := must(outcome.Leaks()); len(leaks) != 1 || leaks[0].Stays != keeping {
 			t.Errorf("keeping leaks %v: %+v", keeping, leaks)
 		}
 		outcome.Close()
 	}
+	begun := must(passes.NewAudit())
 	passes.Close()
 	passes.Close()
-	if _, err := must(NewAudit()).Finish(passes); !errors.Is(err, ErrClosed) {
-		t.Error(err)
-	}
-	if _, err := must(NewAudit()).Finish(new(Passes)); !errors.Is(err, ErrClosed) {
-		t.Error(err)
+	for _, err := range []error{
+		second(begun.Finish()), second(passes.NewAudit()), second(new(Passes).NewAudit()), second(new(Passes).NewIPAddressAudit(time.Time{})),
+	} {
+		if !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
 	}
 	if _, err := NewPasses(0, time.Second); !errors.Is(err, ErrInvalidArgument) {
 		t.Error(err)
@@ -244,7 +246,7 @@ func TestBadBatches(t *testing.T) {
 	if err := pass.Observe(&services); err != nil {
 		t.Error("an empty batch:", err)
 	}
-	if n := must(pass.Finish(nil)).Services(); n != 0 {
+	if n := must(pass.Finish()).Services(); n != 0 {
 		t.Errorf("%d Services of bad batches count", n)
 	}
 }
@@ -254,14 +256,14 @@ func TestRepairAfterClose(t *testing.T) {
 	closed.Close()
 	for _, pass := range []*Audit{closed, {}, nil} {
 		fill := func(*Services, int, int) {}
-		for _, err := range []error{pass.Observe(new(Services)), pass.ObserveAll(0, fill), second(pass.AddBitmap(must(ParsePortRange("1-2")), Stored{})), second(pass.Finish(nil))} {
+		for _, err := range []error{pass.Observe(new(Services)), pass.ObserveAll(0, fill), second(pass.AddBitmap(must(ParsePortRange("1-2")), Stored{})), second(pass.Finish())} {
 			if !errors.Is(err, ErrClosed) {
 				t.Error(err)
 			}
 		}
 		pass.Close()
 	}
-	gone := must(must(NewAudit()).Finish(nil))
+	gone := must(must(NewAudit()).Finish())
 	gone.Close()
 	for _, o := range []*Report{gone, {}, nil} {
 		if state, in := o.State(0, Value{}); in || state != (OffsetState{}) || o.Services() != 0 || o.Range(0) != (RangeReport{}) {
@@ -298,7 +300,7 @@ func TestRepairCrossings(t *testing.T) {
 		if err := pass.Observe(&services); err != nil {
 			t.Fatal(err)
 		}
-		outcome = must(pass.Finish(nil))
+		outcome = must(pass.Finish())
 		snapshot = must(outcome.Snapshot(0, nil))
 		fewest = min(fewest, runtime.NumCgoCall()-before)
 	}
@@ -348,7 +350,7 @@ func TestObserveAll(t *testing.T) {
 			if err := observe(pass); err != nil {
 				t.Fatal(err)
 			}
-			outcome := must(pass.Finish(nil))
+			outcome := must(pass.Finish())
 			defer outcome.Close()
 			return must(outcome.Snapshot(0, nil)), must(outcome.Findings())
 		}
@@ -423,7 +425,7 @@ func TestFindFullRanges(t *testing.T) {
 	audit := must(NewAudit())
 	defer audit.Close()
 	must(audit.AddBitmap(must(ParsePortRange("30000-30003")), Stored{Range: "30000-30003", Data: []byte{0b111}}))
-	report := must(audit.Finish(nil))
+	report := must(audit.Finish())
 	defer report.Close()
 	for percent, want := range map[uint8][]Reason{25: nil, 26: {ReasonRangeNearlyFull}, 100: {ReasonRangeNearlyFull}} {
 		if err := report.FindFullRanges(percent); err != nil {
@@ -476,7 +478,7 @@ func TestRecordRepair(t *testing.T) {
 		if err := audit.Observe(&services); err != nil {
 			return nil, err
 		}
-		return audit.Finish(nil)
+		return audit.Finish()
 	}
 	report := must(finish())
 	defer report.Close()
@@ -557,7 +559,7 @@ func TestUnreadable(t *testing.T) {
 	if err := audit.CheckCluster(bitmaps, false); err != nil {
 		t.Error("leaks are only reported:", err)
 	}
-	report := must(audit.Finish(nil))
+	report := must(audit.Finish())
 	defer report.Close()
 	if leaks := must(report.Leaks()); len(leaks) != 2 || !leaks[0].Stays || !leaks[1].Stays || report.Range(0).Clear != 0 {
 		t.Error(leaks)
@@ -594,7 +596,7 @@ func TestUnseen(t *testing.T) {
 	if _, err := pass.AddUnseen(nodePorts, nil); !errors.Is(err, ErrInvalidArgument) {
 		t.Error(err)
 	}
-	report := must(pass.Finish(nil))
+	report := must(pass.Finish())
 	var found []string
 	for _, f := range must(report.Findings()) {
 		found = append(found, f.Reason.String()+" "+f.Value)
@@ -636,7 +638,7 @@ func TestClaimants(t *testing.T) {
 	if err := audit.ObserveAll(len(services), fill); err != nil {
 		t.Fatal(err)
 	}
-	report := must(audit.Finish(nil))
+	report := must(audit.Finish())
 	subjects := func() (all []uint64) {
 		for _, f := range must(report.Findings()) {
 			if f.Reason == ReasonClusterIPAlreadyAllocated {

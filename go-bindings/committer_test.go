@@ -194,10 +194,7 @@ func TestCommitter(t *testing.T) {
 		if needsFence, err := first.PassRead(pass, view.Revision, view.Snapshot, k.now); err != nil || needsFence != (i > 0) {
 			t.Fatal(i, needsFence, err)
 		}
-		audit := must(NewAudit())
-		if err := pass.Audit(audit); err != nil {
-			t.Fatal(err)
-		}
+		audit := must(pass.Audit())
 		if counts := must(pass.Finish(audit)).Range(0); counts.Size != 200 || counts.Leaked != counts.Stored {
 			t.Errorf("%+v", counts)
 		}

@@ -61,7 +61,7 @@ func ExampleAudit() {
 	if err := pass.Observe(&services); err != nil {
 		log.Fatal(err)
 	}
-	outcome, err := pass.Finish(nil)
+	outcome, err := pass.Finish()
 	if err != nil {
 		log.Fatal(err)
 	}

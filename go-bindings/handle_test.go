@@ -24,14 +24,14 @@ func TestCopiedHandles(t *testing.T) {
 	})
 	t.Run("Passes", func(t *testing.T) {
 		testCopies(t, func() *Passes { return must(NewPasses(3, time.Minute)) },
-			func(p *Passes) error { _, err := must(NewAudit()).Finish(p); return err })
+			func(p *Passes) error { _, err := p.NewAudit(); return err })
 	})
 	t.Run("Audit", func(t *testing.T) {
 		testCopies(t, func() *Audit { return must(NewAudit()) },
 			func(a *Audit) error { return a.Observe(new(Services)) })
 	})
 	t.Run("Report", func(t *testing.T) {
-		testCopies(t, func() *Report { return must(must(NewAudit()).Finish(nil)) },
+		testCopies(t, func() *Report { return must(must(NewAudit()).Finish()) },
 			func(r *Report) error { _, err := r.Findings(); return err })
 	})
 	t.Run("Committer", func(t *testing.T) {

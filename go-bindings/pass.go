@@ -13,7 +13,8 @@ import (
 //
 //  1. For each committer [Committer.BeginPass], then a ReadOperation to it, and when that has ended [Committer.PassRead]. If
 //     that says so, the fence is written, and [Committer.PassFenced] reports it.
-//  2. [Pass.Audit] adds the ranges that were read to an [Audit]. After that, Services are listed linearizably and observed by it.
+//  2. [Pass.Audit] begins an [Audit] of the ranges that were read. After that, Services are listed linearizably and observed
+//     by it.
 //  3. [Pass.Finish] ends the audit.
 //  4. For each committer [Committer.SubmitRepair].
 //
@@ -48,22 +49,23 @@ func (p *Pass) Close() error {
 	return nil
 }
 
-// Audit adds the ranges that were read to an audit without ranges and Services, in the order of BeginPass. More ranges may
-// be added to the audit, and Services that are listed from now on. An error ends the pass; it may be ErrSameKind.
-func (p *Pass) Audit(audit *Audit) error {
-	if p.pointer() == nil || audit.pointer() == nil {
-		return ErrClosed
-	}
-	audit.ranges.mutex.Lock()
-	defer audit.ranges.mutex.Unlock()
+// Audit begins the audit of the pass, with the ranges that were read, in the order of BeginPass, of a cluster whose ClusterIPs
+// are in bitmaps. More ranges may be added to it, and Services that are listed from now on. An error ends the pass; it may be
+// ErrSameKind.
+func (p *Pass) Audit() (*Audit, error) { return p.audit(false, time.Time{}) }
+
+// IPAddressAudit is as Audit, of a cluster whose ClusterIPs are IPAddress objects; now is as in [NewIPAddressAudit].
+func (p *Pass) IPAddressAudit(now time.Time) (*Audit, error) { return p.audit(true, now) }
+
+func (p *Pass) audit(ipAddresses bool, now time.Time) (*Audit, error) {
+	var handle *rk.Audit
 	var details rk.Error
-	code := rk.RepairPassAudit(p.pointer(), audit.pointer(), &details)
+	code := rk.RepairPassAudit(p.pointer(), ipAddresses, secondsOf(now), &handle, &details)
 	runtime.KeepAlive(p)
-	runtime.KeepAlive(audit)
-	if code == rk.ResultOK {
-		audit.ranges.all = append(audit.ranges.all, p.begun.list()...)
+	if code != rk.ResultOK {
+		return nil, detailedError(code, &details)
 	}
-	return detailedError(code, &details)
+	return &Audit{own(handle, rk.AuditFree), &ranges{all: p.begun.list()}}, nil
 }
 
 // Finish ends the audit of the pass. Leaks stay until they were seen in enough passes in a row. An error ends the pass.

@@ -18,13 +18,13 @@ func TestOrderOfPass(t *testing.T) {
 			t.Errorf("%v, want %q", err, message)
 		}
 	}
-	pass, audit := must(passes.Start()), must(NewAudit())
+	pass := must(passes.Start())
 	refused(second(ours.PassRead(pass, 1, nil, 1)), "30000-30199 was read before the pass began with it")
 	if err := ours.BeginPass(pass); err != nil {
 		t.Fatal(err)
 	}
 	refused(ours.BeginPass(pass), "begun twice")
-	refused(second(pass.Finish(audit)), "no audit yet")
+	refused(second(pass.Finish(must(passes.NewAudit()))), "no audit yet")
 	refused(second(ours.SubmitRepair(NoDeadline, pass, ServiceList{})), "no audit yet")
 	refused(ours.CheckPass(pass), "no audit yet")
 	var past *BitsPastRangeError
@@ -39,11 +39,10 @@ func TestOrderOfPass(t *testing.T) {
 	if err := ours.PassFenced(pass, 2); err != nil {
 		t.Fatal(err)
 	}
-	if err := pass.Audit(audit); err != nil {
-		t.Fatal(err)
-	}
+	audit := must(pass.Audit())
+	refused(second(pass.Audit()), "waits for the end of its audit")
 	refused(ours.BeginPass(pass), "waits for the end of its audit")
-	refused(second(audit.Finish(passes)), "the audit is that of a repair pass")
+	refused(second(audit.Finish()), "the audit is that of a repair pass")
 	if i := must(audit.AddBitmap(must(ParseCIDR("10.0.0.0/24")), Stored{})); i != 1 {
 		t.Errorf("the range behind that of the pass has index %d", i)
 	}
@@ -66,11 +65,11 @@ func TestOrderOfPass(t *testing.T) {
 	givenUp := later
 	later = must(passes.Start())
 	refused(ours.BeginPass(givenUp), "a later one has started")
-	refused(givenUp.Audit(must(NewAudit())), "a later one has started")
+	refused(second(givenUp.Audit()), "a later one has started")
 	if err := ours.BeginPass(later); err != nil {
 		t.Fatal(err)
 	}
-	refused(later.Audit(must(NewAudit())), "30000-30199 was begun and not read")
+	refused(second(later.Audit()), "30000-30199 was begun and not read")
 	refused(ours.BeginPass(later), "an earlier step has failed")
 
 	last := must(passes.Start())
@@ -80,9 +79,9 @@ func TestOrderOfPass(t *testing.T) {
 		t.Errorf("a pass of closed Passes: %v", err)
 	}
 	for _, err := range []error{
-		second(passes.Start()), ours.BeginPass(later), second(ours.PassRead(later, 1, nil, 1)), ours.PassFenced(later, 2), later.Audit(must(NewAudit())),
+		second(passes.Start()), ours.BeginPass(later), second(ours.PassRead(later, 1, nil, 1)), ours.PassFenced(later, 2), second(later.Audit()),
 		second(later.Finish(must(NewAudit()))), second(ours.SubmitRepair(NoDeadline, later, ServiceList{})), ours.BeginPass(nil),
-		new(Pass).Audit(audit), later.Audit(new(Audit)),
+		second(new(Pass).Audit()), second(pass.Finish(new(Audit))),
 	} {
 		if !errors.Is(err, ErrClosed) {
 			t.Error(err)
@@ -93,11 +92,11 @@ func TestOrderOfPass(t *testing.T) {
 // Two servers of one process have the first pass of each: their numbers would be the same.
 func TestAuditOfAnotherTracker(t *testing.T) {
 	start := func(seed uint64) (*Pass, *Audit) {
-		pass, audit, committer := must(must(NewPasses(2, time.Minute)).Start()), must(NewAudit()), newCommitter(t, "30000-30199", seed)
-		if err := errors.Join(committer.BeginPass(pass), second(committer.PassRead(pass, 1, nil, 1)), pass.Audit(audit)); err != nil {
+		pass, committer := must(must(NewPasses(2, time.Minute)).Start()), newCommitter(t, "30000-30199", seed)
+		if err := errors.Join(committer.BeginPass(pass), second(committer.PassRead(pass, 1, nil, 1))); err != nil {
 			t.Fatal(err)
 		}
-		return pass, audit
+		return pass, must(pass.Audit())
 	}
 	ours, _ := start(1)
 	_, theirs := start(2)

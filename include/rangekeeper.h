@@ -899,7 +899,7 @@ typedef struct rk_range_allocation rk_range_allocation;
  * 1. rk_repair_pass_new.
  * 2. For each committer rk_repair_pass_begin, then an RK_OPERATION_READ, and after its outcome rk_repair_pass_read. If
  *    that says so, write the fence and call rk_repair_pass_fenced.
- * 3. rk_repair_pass_audit adds the ranges to an rk_audit. After that, list the Services linearizably and observe them.
+ * 3. rk_repair_pass_audit begins an rk_audit with the ranges. After that, list the Services linearizably and observe them.
  * 4. rk_repair_pass_finish ends the audit.
  * 5. For each committer rk_committer_submit_repair.
  *
@@ -2057,6 +2057,9 @@ rk_result rk_allocator_restore(const struct rk_allocator *allocator,
 /**
  * Begins an audit without ranges. Read the stored ranges first, and list the Services after that.
  *
+ * With a `tracker`, a leak in a bitmap stays until enough audits in a row have seen it; with NULL, leaks are cleaned at once,
+ * which is right only where nobody else allocates.
+ *
  * Without `ip_addresses`, ClusterIPs are recorded in bitmaps. With it, they are recorded in IPAddress objects, and
  * bitmaps of addresses are stale unless rk_audit_compare_bitmap finds that servers still write them: they are counted,
  * and not compared with the Services. `now` is in seconds since
@@ -2064,7 +2067,8 @@ rk_result rk_allocator_restore(const struct rk_allocator *allocator,
  * NULL, every object counts, which is right for data at rest.
  */
 RK_MUST_CHECK
-rk_result rk_audit_new(bool ip_addresses,
+rk_result rk_audit_new(const struct rk_leak_tracker *tracker,
+                       bool ip_addresses,
                        const int64_t *now,
                        struct rk_audit **audit);
 
@@ -2195,14 +2199,12 @@ rk_result rk_audit_check_cluster(const struct rk_audit *audit,
                                  struct rk_error *error);
 
 /**
- * Ends and closes the audit. With a `tracker`, a leak in a bitmap stays until enough passes in a row have seen it;
- * with NULL, leaks are cleaned at once, which is right only where nobody else allocates.
+ * Ends and closes the audit.
  *
  * RK_RESULT_INVALID_ARGUMENT if the audit belongs to an rk_repair_pass: rk_repair_pass_finish ends it.
  */
 RK_MUST_CHECK
 rk_result rk_audit_finish(const struct rk_audit *audit,
-                          const struct rk_leak_tracker *tracker,
                           struct rk_report **report,
                           struct rk_error *error);
 
@@ -2873,15 +2875,16 @@ rk_result rk_repair_pass_fenced(const struct rk_repair_pass *pass,
                                 struct rk_error *error);
 
 /**
- * Adds the ranges that were read to an audit, in the order of rk_repair_pass_begin. The caller may add more, and
- * observes Services that it lists from now on. A failure ends the pass.
+ * Begins the audit of the pass, with the ranges that were read, in the order of rk_repair_pass_begin. The caller may add more,
+ * and observes Services that it lists from now on. `ip_addresses` and `now` are as in rk_audit_new. A failure ends the pass.
  *
- * RK_RESULT_INVALID_ARGUMENT if a range has begun and is not read, the audit has ranges or Services already, or a
- * later pass has started; RK_RESULT_SAME_KIND.
+ * RK_RESULT_INVALID_ARGUMENT if a range has begun and is not read, or a later pass has started; RK_RESULT_SAME_KIND.
  */
 RK_MUST_CHECK
 rk_result rk_repair_pass_audit(const struct rk_repair_pass *pass,
-                               const struct rk_audit *audit,
+                               bool ip_addresses,
+                               const int64_t *now,
+                               struct rk_audit **audit,
                                struct rk_error *error);
 
 /**

@@ -121,19 +121,11 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 		}
 	}
 	byObjects := len(a.serviceCIDRs())+state.CountUnreadable(KindServiceCIDR) > 0 && !o.Bitmap
-	core, err := rangekeeper.NewAudit()
-	if byObjects {
-		core, err = rangekeeper.NewIPAddressAudit(o.Now)
-	}
+	core, err := begin(o, byObjects)
 	if err != nil {
 		return nil, err
 	}
 	defer core.Close()
-	if o.Pass != nil {
-		if err := o.Pass.Audit(core); err != nil {
-			return nil, err
-		}
-	}
 	for _, read := range o.Read {
 		a.ranges = append(a.ranges, auditedRange{name: read.Name, text: read.Range, stored: state.Ranges[read.Name]})
 	}
@@ -176,7 +168,12 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 	if err := a.check(core, o.CleansLeaks); err != nil {
 		return nil, err
 	}
-	if a.core, err = finish(core, o); err != nil {
+	if o.Pass != nil {
+		a.core, err = o.Pass.Finish(core)
+	} else {
+		a.core, err = core.Finish()
+	}
+	if err != nil {
 		return nil, err
 	}
 	if err := a.observeClaimants(); err != nil {
@@ -190,19 +187,26 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 	return a, a.fillReport(o.FindsFullRanges)
 }
 
-func finish(core *rangekeeper.Audit, o Options) (*rangekeeper.Report, error) {
+// begin begins the core's audit, of bitmaps or of IPAddress objects.
+func begin(o Options, byObjects bool) (*rangekeeper.Audit, error) {
 	switch {
+	case o.Pass != nil && byObjects:
+		return o.Pass.IPAddressAudit(o.Now)
 	case o.Pass != nil:
-		return o.Pass.Finish(core)
+		return o.Pass.Audit()
 	case o.KeepsLeaks:
 		once, err := rangekeeper.NewPassesKeepingLeaks(1, 0)
 		if err != nil {
 			return nil, err
 		}
-		defer once.Close()
-		return core.Finish(once)
+		if byObjects {
+			return once.NewIPAddressAudit(o.Now)
+		}
+		return once.NewAudit()
+	case byObjects:
+		return rangekeeper.NewIPAddressAudit(o.Now)
 	}
-	return core.Finish(nil)
+	return rangekeeper.NewAudit()
 }
 
 // Report returns the document. It must not be changed.

@@ -461,14 +461,11 @@ func (r *round) pass(ctx context.Context, store *etcdstore.Store, passes *rangek
 		}
 	}
 	r.mu.Unlock()
-	audit, err := rangekeeper.NewAudit()
+	audit, err := pass.Audit()
 	if err != nil {
 		return 0, err
 	}
 	defer audit.Close()
-	if err := pass.Audit(audit); err != nil {
-		return 0, err
-	}
 	if err := audit.Observe(&services); err != nil {
 		return 0, err
 	}

@@ -252,7 +252,7 @@ func TestRepairThroughEtcd(t *testing.T) {
 // readForPass starts a pass and brings what is stored to its audit.
 func readForPass(t *testing.T, store *etcdstore.Store, passes *rangekeeper.Passes) (*rangekeeper.Pass, *rangekeeper.Audit) {
 	t.Helper()
-	pass, audit := must(passes.Start()), must(rangekeeper.NewAudit())
+	pass := must(passes.Start())
 	_, needsFence, err := store.ReadForPass(t.Context(), pass)
 	if err == nil && needsFence {
 		err = store.Fence(t.Context(), pass)
@@ -260,10 +260,7 @@ func readForPass(t *testing.T, store *etcdstore.Store, passes *rangekeeper.Passe
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := pass.Audit(audit); err != nil {
-		t.Fatal(err)
-	}
-	return pass, audit
+	return pass, must(pass.Audit())
 }
 
 // A Service that is written after the list may have what looks leaked: the creator was slower than the grace.

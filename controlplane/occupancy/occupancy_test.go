@@ -432,7 +432,7 @@ func TestCellsOfTheCore(t *testing.T) {
 	if err := pass.Observe(&services); err != nil {
 		t.Fatal(err)
 	}
-	outcome, err := pass.Finish(nil)
+	outcome, err := pass.Finish()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -460,7 +460,7 @@ func TestCellsOfTheCore(t *testing.T) {
 	if index, err = audit.AddServiceCIDR("fd00::/64", true); err != nil {
 		t.Fatal(err)
 	}
-	wide, err := audit.Finish(nil)
+	wide, err := audit.Finish()
 	if err != nil {
 		t.Fatal(err)
 	}

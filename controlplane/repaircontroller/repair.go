@@ -181,14 +181,11 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 
 // audit compares what the pass has read with Services that were listed after that.
 func (r *Repairer) audit(pass *rangekeeper.Pass, services []*corev1.Service) (*rangekeeper.Report, error) {
-	audit, err := rangekeeper.NewAudit()
+	audit, err := pass.Audit()
 	if err != nil {
 		return nil, err
 	}
 	defer audit.Close()
-	if err := pass.Audit(audit); err != nil {
-		return nil, err
-	}
 	err = audit.ObserveAll(len(services), func(batch *rangekeeper.Services, from, to int) {
 		for _, service := range services[from:to] {
 			servicebatch.Add(batch, service)

@@ -1,11 +1,13 @@
 //! An audit under way.
 
 use std::ffi::c_char;
+use std::sync::Arc;
 
 use rangekeeper_core::audit::{
     AddObjectError, AddRangeError, Audit, BitmapRevisions, Bitmaps, Leaks, NotAuditable, Presence, Stored,
     StoredBitmap, Unreadable,
 };
+use rangekeeper_core::commit::Passes;
 use rangekeeper_core::service_cidr::ServiceCidr;
 
 use crate::error::{Failure, Named, rk_error};
@@ -34,16 +36,25 @@ pub const RK_BITMAP_SECONDARY_SERVICE_IPS: u32 = 1;
 pub const RK_BITMAP_SERVICE_NODE_PORTS: u32 = 2;
 
 /// An audit in progress: one pass over all Services.
-pub struct rk_audit(Handle<Audit>);
+pub struct rk_audit {
+    audit: Handle<Audit>,
+    /// The counters of its leaks.
+    passes: Option<Arc<Handle<Passes>>>,
+}
 
 impl rk_audit {
-    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Audit) -> Result<R, Failure>) -> Result<R, Failure> {
-        self.0.with(work)
+    pub(crate) fn new(audit: Audit, passes: Option<Arc<Handle<Passes>>>) -> Self {
+        Self { audit: Handle::new(audit), passes }
     }
 
     pub(crate) fn finish<R>(&self, work: impl FnOnce(Audit) -> Result<R, Failure>) -> Result<R, Failure> {
-        self.0.finish(|_| Ok(()), work)
+        self.audit.finish(|_| Ok(()), work)
     }
+}
+
+/// An audit without ranges; `now` as in rk_audit_new.
+pub(crate) fn begin(ip_addresses: bool, now: Option<&i64>) -> Audit {
+    if ip_addresses { Audit::of_ip_addresses(now.copied()) } else { Audit::new() }
 }
 
 impl From<AddRangeError> for Failure {
@@ -94,6 +105,9 @@ impl From<AddObjectError> for Failure {
 
 /// Begins an audit without ranges. Read the stored ranges first, and list the Services after that.
 ///
+/// With a `tracker`, a leak in a bitmap stays until enough audits in a row have seen it; with NULL, leaks are cleaned at once,
+/// which is right only where nobody else allocates.
+///
 /// Without `ip_addresses`, ClusterIPs are recorded in bitmaps. With it, they are recorded in IPAddress objects, and
 /// bitmaps of addresses are stale unless rk_audit_compare_bitmap finds that servers still write them: they are counted,
 /// and not compared with the Services. `now` is in seconds since
@@ -101,12 +115,21 @@ impl From<AddObjectError> for Failure {
 /// NULL, every object counts, which is right for data at rest.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_audit_new(ip_addresses: bool, now: *const i64, audit: *mut *mut rk_audit) -> rk_result {
+pub unsafe extern "C" fn rk_audit_new(
+    tracker: *const rk_leak_tracker,
+    ip_addresses: bool,
+    now: *const i64,
+    audit: *mut *mut rk_audit,
+) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (now, out) = unsafe { (borrow_optional(scope, now)?, Out::new(scope, audit)?) };
-        let audit = if ip_addresses { Audit::of_ip_addresses(now.copied()) } else { Audit::new() };
-        out.give(rk_audit(Handle::new(audit)));
+        let (tracker, now, out) =
+            unsafe { (borrow_optional(scope, tracker)?, borrow_optional(scope, now)?, Out::new(scope, audit)?) };
+        let passes = tracker.map(|tracker| tracker.0.clone());
+        if let Some(passes) = &passes {
+            passes.with(|_| Ok::<_, rk_result>(()))?;
+        }
+        out.give(rk_audit::new(begin(ip_addresses, now), passes));
         Ok(())
     })
 }
@@ -124,7 +147,7 @@ pub unsafe extern "C" fn rk_audit_close(audit: *const rk_audit) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let audit = unsafe { borrow(scope, audit)? };
-        audit.0.close();
+        audit.audit.close();
         Ok(())
     })
 }
@@ -157,7 +180,7 @@ pub unsafe extern "C" fn rk_audit_add_bitmap(
                 range: text(scope, stored_range, stored_range_len).named("stored_range")?,
                 data: slice(scope, stored_data, stored_data_len).named("stored_data")?,
             };
-            audit.0.with(|audit| Ok(audit.add_bitmap(configured, stored)?))
+            audit.audit.with(|audit| Ok(audit.add_bitmap(configured, stored)?))
         })
     }
 }
@@ -183,7 +206,7 @@ pub unsafe extern "C" fn rk_audit_add_unseen(
         guard_error(error, |scope| {
             let (audit, range) = (borrow(scope, audit).named("audit")?, range_optional(scope, range).named("range")?);
             let known = slice(scope, known, known_len).named("known")?;
-            audit.0.with(|audit| match range {
+            audit.audit.with(|audit| match range {
                 Some(range) => Ok(audit.add_unseen(range, known)?),
                 None => {
                     audit.without_cluster_ip_ranges();
@@ -214,7 +237,7 @@ pub unsafe extern "C" fn rk_audit_compare_bitmap(
         guard_error(error, |scope| {
             let audit = borrow(scope, audit).named("audit")?;
             let revisions = BitmapRevisions { written, upgraded: (upgraded > 0).then_some(upgraded) };
-            audit.0.with(|audit| Ok(audit.compare_bitmap(range, revisions)?))
+            audit.audit.with(|audit| Ok(audit.compare_bitmap(range, revisions)?))
         })
     }
 }
@@ -237,7 +260,7 @@ pub unsafe extern "C" fn rk_audit_add_service_cidr(
         guard_error(error, |scope| {
             let (audit, cidr) = (borrow(scope, audit).named("audit")?, text(scope, cidr, cidr_len).named("cidr")?);
             let cidr = cidr.parse::<ServiceCidr>().map_err(|error| Failure::new(rk_result::InvalidRange, error))?;
-            audit.0.with(|audit| Ok(audit.add_service_cidr(cidr, is_ready)?))
+            audit.audit.with(|audit| Ok(audit.add_service_cidr(cidr, is_ready)?))
         })
     }
 }
@@ -257,7 +280,7 @@ pub unsafe extern "C" fn rk_audit_observe_ip_addresses(
     unsafe {
         guard_error(error, |scope| {
             let (audit, objects) = (borrow(scope, audit).named("audit")?, ip_addresses(scope, batch)?);
-            audit.0.with(|audit| {
+            audit.audit.with(|audit| {
                 for object in &objects {
                     audit.observe_ip_address(object)?;
                 }
@@ -286,7 +309,7 @@ pub unsafe extern "C" fn rk_audit_observe_services(
             let (audit, names) = (borrow(scope, audit).named("audit")?, borrow_optional(scope, names).named("names")?);
             let services = Services::new(scope, batch)?;
             let Some(names) = names else {
-                return audit.0.with(|audit| {
+                return audit.audit.with(|audit| {
                     if audit.needs_names() && services.count > 0 {
                         let message = "names are missing: where ClusterIPs are IPAddress objects, Services need them";
                         return Err(Failure::new(rk_result::InvalidArgument, message));
@@ -295,7 +318,7 @@ pub unsafe extern "C" fn rk_audit_observe_services(
                 });
             };
             let names = service_names(scope, names, services.count)?;
-            audit.0.with(|audit| {
+            audit.audit.with(|audit| {
                 let mut names = names.into_iter();
                 services.for_each(|service| {
                     audit.observe(&names.next().unwrap_or_default().of(service));
@@ -330,7 +353,7 @@ pub unsafe extern "C" fn rk_audit_observe_unreadable(
                     return Err(Failure::new(rk_result::InvalidArgument, message));
                 }
             };
-            audit.0.with(|audit| {
+            audit.audit.with(|audit| {
                 audit.observe_unreadable(kind);
                 Ok(())
             })
@@ -364,37 +387,33 @@ pub unsafe extern "C" fn rk_audit_check_cluster(
                 secondary_service_ips: presence("secondary_service_ips", secondary_service_ips)?,
                 service_node_ports: presence("service_node_ports", service_node_ports)?,
             };
-            audit.0.with(|audit| Ok(audit.check_cluster(bitmaps, cleans_leaks)?))
+            audit.audit.with(|audit| Ok(audit.check_cluster(bitmaps, cleans_leaks)?))
         })
     }
 }
 
-/// Ends and closes the audit. With a `tracker`, a leak in a bitmap stays until enough passes in a row have seen it;
-/// with NULL, leaks are cleaned at once, which is right only where nobody else allocates.
+/// Ends and closes the audit.
 ///
 /// RK_RESULT_INVALID_ARGUMENT if the audit belongs to an rk_repair_pass: rk_repair_pass_finish ends it.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_finish(
     audit: *const rk_audit,
-    tracker: *const rk_leak_tracker,
     report: *mut *mut rk_report,
     error: *mut rk_error,
 ) -> rk_result {
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
-            let (audit, tracker) =
-                (borrow(scope, audit).named("audit")?, borrow_optional(scope, tracker).named("tracker")?);
-            let out = Out::new(scope, report).named("report")?;
+            let (audit, out) = (borrow(scope, audit).named("audit")?, Out::new(scope, report).named("report")?);
             let check = |audit: &Audit| {
                 let message = "the audit is that of a repair pass, which finishes it";
                 if audit.is_of_pass() { Err(Failure::new(rk_result::InvalidArgument, message)) } else { Ok(()) }
             };
-            let finish = |leaks: Leaks<'_>| audit.0.finish(check, |audit| Ok::<_, Failure>(audit.finish(leaks)));
-            let report = match tracker {
+            let finish = |leaks: Leaks<'_>| audit.audit.finish(check, |audit| Ok::<_, Failure>(audit.finish(leaks)));
+            let report = match &audit.passes {
                 None => finish(Leaks::CleanAtOnce)?,
-                Some(tracker) => tracker.0.with(|passes| finish(Leaks::Keep(passes.counters())))?,
+                Some(passes) => passes.with(|passes| finish(Leaks::Keep(passes.counters())))?,
             };
             out.give(rk_report::new(report));
             Ok(())

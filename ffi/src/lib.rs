@@ -8,6 +8,8 @@
 #![allow(unreachable_pub, reason = "entry points are reached from C only")]
 
 mod allocator;
+#[cfg(target_arch = "wasm32")]
+mod apart;
 mod audit;
 mod bootstrap;
 mod committer;

@@ -4,27 +4,29 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rangekeeper_core::any::AnyRange;
 use rangekeeper_core::bitmap::Bitmap;
-use rangekeeper_core::commit::{self, Diff, Found, Listed, Listing, Operation, Pass, PassError, Passes, View};
+use rangekeeper_core::commit::{self, Found, Listed, Listing, Operation, Pass, PassError, Passes, View};
 use rangekeeper_core::range::Range;
 
-use crate::audit::rk_audit;
-use crate::committer::{RangeCommitter, rk_committer};
+use crate::audit::{self, rk_audit};
+use crate::committer::rk_committer;
 use crate::committer_input;
 use crate::error::{Failure, Named, rk_error};
 use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
 use crate::leak_tracker::rk_leak_tracker;
+use crate::range::ValueRange;
 use crate::report::rk_report;
 use crate::result::rk_result;
-use crate::scope::{Out, borrow, reclaim, slice};
+use crate::scope::{Out, borrow, borrow_optional, reclaim, slice};
 
 /// A repair pass over the objects of committers. Its steps, in this order; another order is refused:
 ///
 /// 1. rk_repair_pass_new.
 /// 2. For each committer rk_repair_pass_begin, then an RK_OPERATION_READ, and after its outcome rk_repair_pass_read. If
 ///    that says so, write the fence and call rk_repair_pass_fenced.
-/// 3. rk_repair_pass_audit adds the ranges to an rk_audit. After that, list the Services linearizably and observe them.
+/// 3. rk_repair_pass_audit begins an rk_audit with the ranges. After that, list the Services linearizably and observe them.
 /// 4. rk_repair_pass_finish ends the audit.
 /// 5. For each committer rk_committer_submit_repair.
 ///
@@ -68,24 +70,54 @@ impl From<PassError> for Failure {
     }
 }
 
+impl From<commit::Failure<ValueRange>> for Failure {
+    /// Why a repair will be refused.
+    fn from(refusal: commit::Failure<ValueRange>) -> Self {
+        let result = match refusal {
+            commit::Failure::RangeInUse { .. } => rk_result::RangeInUse,
+            _ => rk_result::InvalidObject,
+        };
+        Self::new(result, refusal)
+    }
+}
+
 impl rk_repair_pass {
-    /// Works on what the committer is to do about its range.
-    pub(crate) fn repair(
+    /// Works on the pass while it reads its ranges.
+    pub(crate) fn reading<R>(
         &self,
-        committer: &rk_committer,
-        listed: Listed,
-        work: impl FnOnce(&mut RangeCommitter, Diff),
-    ) -> Result<(), Failure> {
+        work: impl FnOnce(&mut Passes, &mut Pass) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        self.passes.with(|passes| self.stage.with(|stage| work(passes, stage.reading()?)))
+    }
+
+    /// Works on what the pass has found.
+    pub(crate) fn found<R>(&self, work: impl FnOnce(&mut Passes, &Found) -> Result<R, Failure>) -> Result<R, Failure> {
         self.passes.with(|passes| {
-            self.stage.with(|stage| {
-                let Stage::Found(found) = stage else { return Err(stage.refusal()) };
-                committer.with(|committer| {
-                    let diff = found.diff(passes, committer, listed)?;
-                    work(committer, diff);
-                    Ok(())
-                })
+            self.stage.with(|stage| match stage {
+                Stage::Found(found) => work(passes, found),
+                _ => Err(stage.refusal()),
             })
         })
+    }
+}
+
+/// The view that a read has returned.
+pub(crate) fn view(range: AnyRange, revision: u64, data: &[u8]) -> Result<View, Failure> {
+    let mut used = Bitmap::new(range.size());
+    used.restore(data).map_err(|past| Failure::bits_past_range(past, &past))?;
+    Ok(View { revision, used, initialised: true })
+}
+
+/// When Services were listed, as rk_committer_submit_repair has it.
+pub(crate) fn listed(revision: u64, is_guarded: bool) -> Result<Listed, Failure> {
+    match revision {
+        0 if is_guarded => {
+            let message = "a list that guards has no revision: a store compares it with those of Services";
+            Err(Failure::new(rk_result::InvalidArgument, message))
+        }
+        0 => Ok(Listed::Elsewhere),
+        _ if is_guarded => Ok(Listed::Guarding(revision)),
+        _ => Ok(Listed::At(revision)),
     }
 }
 
@@ -138,12 +170,7 @@ pub unsafe extern "C" fn rk_repair_pass_begin(
     unsafe {
         guard_error(error, |scope| {
             let (pass, committer) = (borrow(scope, pass).named("pass")?, borrow(scope, committer).named("committer")?);
-            pass.passes.with(|passes| {
-                pass.stage.with(|stage| {
-                    let pass = stage.reading()?;
-                    committer.with(|committer| Ok(pass.begin(passes, committer)?))
-                })
-            })
+            pass.reading(|passes, pass| committer.with(|committer| Ok(pass.begin(passes, committer)?)))
         })
     }
 }
@@ -179,16 +206,11 @@ pub unsafe extern "C" fn rk_repair_pass_read(
                 slice(scope, data, data_len).named("data")?,
                 Out::new(scope, needs_fence).named("needs_fence")?,
             );
-            pass.passes.with(|passes| {
-                pass.stage.with(|stage| {
-                    let pass = stage.reading()?;
-                    committer.with(|committer| {
-                        let mut used = Bitmap::new(committer.range().size());
-                        used.restore(data).map_err(|past| Failure::bits_past_range(past, &past))?;
-                        let view = View { revision, used, initialised: true };
-                        needs_fence.write(pass.read(passes, committer, &view, Duration::from_nanos(now))?);
-                        Ok(())
-                    })
+            pass.reading(|passes, pass| {
+                committer.with(|committer| {
+                    let view = view(committer.range().into(), revision, data)?;
+                    needs_fence.write(pass.read(passes, committer, &view, Duration::from_nanos(now))?);
+                    Ok(())
                 })
             })
         })
@@ -218,40 +240,37 @@ pub unsafe extern "C" fn rk_repair_pass_fenced(
     unsafe {
         guard_error(error, |scope| {
             let (pass, committer) = (borrow(scope, pass).named("pass")?, borrow(scope, committer).named("committer")?);
-            pass.passes.with(|passes| {
-                pass.stage.with(|stage| {
-                    let pass = stage.reading()?;
-                    committer.with(|committer| Ok(pass.fenced(passes, committer, fence)?))
-                })
-            })
+            pass.reading(|passes, pass| committer.with(|committer| Ok(pass.fenced(passes, committer, fence)?)))
         })
     }
 }
 
-/// Adds the ranges that were read to an audit, in the order of rk_repair_pass_begin. The caller may add more, and
-/// observes Services that it lists from now on. A failure ends the pass.
+/// Begins the audit of the pass, with the ranges that were read, in the order of rk_repair_pass_begin. The caller may add more,
+/// and observes Services that it lists from now on. `ip_addresses` and `now` are as in rk_audit_new. A failure ends the pass.
 ///
-/// RK_RESULT_INVALID_ARGUMENT if a range has begun and is not read, the audit has ranges or Services already, or a
-/// later pass has started; RK_RESULT_SAME_KIND.
+/// RK_RESULT_INVALID_ARGUMENT if a range has begun and is not read, or a later pass has started; RK_RESULT_SAME_KIND.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_audit(
     pass: *const rk_repair_pass,
-    audit: *const rk_audit,
+    ip_addresses: bool,
+    now: *const i64,
+    audit: *mut *mut rk_audit,
     error: *mut rk_error,
 ) -> rk_result {
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
-            let (pass, audit) = (borrow(scope, pass).named("pass")?, borrow(scope, audit).named("audit")?);
+            let (pass, now) = (borrow(scope, pass).named("pass")?, borrow_optional(scope, now).named("now")?);
+            let out = Out::new(scope, audit).named("audit")?;
             pass.passes.with(|passes| {
                 pass.stage.with(|stage| {
                     stage.reading()?;
                     let Stage::Reading(pass) = mem::replace(stage, Stage::Over) else { return Err(stage.refusal()) };
-                    audit.with(|audit| {
-                        *stage = Stage::Listing(pass.audit(passes, audit)?);
-                        Ok(())
-                    })
+                    let mut audit = audit::begin(ip_addresses, now);
+                    *stage = Stage::Listing(pass.audit(passes, &mut audit)?);
+                    out.give(rk_audit::new(audit, None));
+                    Ok(())
                 })
             })
         })
@@ -311,15 +330,8 @@ pub unsafe extern "C" fn rk_repair_pass_check(
     unsafe {
         guard_error(error, |scope| {
             let (pass, committer) = (borrow(scope, pass).named("pass")?, borrow(scope, committer).named("committer")?);
-            pass.stage.with(|stage| {
-                let Stage::Found(found) = stage else { return Err(stage.refusal()) };
-                committer.with(|committer| match found.refusal(committer)? {
-                    None => Ok(()),
-                    Some(refusal @ commit::Failure::RangeInUse { .. }) => {
-                        Err(Failure::new(rk_result::RangeInUse, refusal))
-                    }
-                    Some(refusal) => Err(Failure::new(rk_result::InvalidObject, refusal)),
-                })
+            pass.found(|_, found| {
+                committer.with(|committer| found.refusal(committer)?.map_or(Ok(()), |refusal| Err(refusal.into())))
             })
         })
     }
@@ -359,18 +371,13 @@ pub unsafe extern "C" fn rk_committer_submit_repair(
                 borrow(scope, pass).named("pass")?,
                 Out::new(scope, ticket).named("ticket")?,
             );
-            let listed = match listed {
-                0 if is_guarded => {
-                    let message = "a list that guards has no revision: a store compares it with those of Services";
-                    return Err(Failure::new(rk_result::InvalidArgument, message));
-                }
-                0 => Listed::Elsewhere,
-                _ if is_guarded => Listed::Guarding(listed),
-                _ => Listed::At(listed),
-            };
-            pass.repair(committer, listed, |committer, diff| {
-                ticket
-                    .write(committer.submit(Operation::Repair(Box::new(diff)), committer_input::deadline(deadline)).0);
+            let listed = self::listed(listed, is_guarded)?;
+            pass.found(|passes, found| {
+                committer.with(|committer| {
+                    let repair = Operation::Repair(Box::new(found.diff(passes, committer, listed)?));
+                    ticket.write(committer.submit(repair, committer_input::deadline(deadline)).0);
+                    Ok(())
+                })
             })
         })
     }

@@ -211,10 +211,10 @@ fn a_report_is_read_by_threads_while_one_closes_it() {
     // SAFETY: all pointers are to live variables of the lengths that they are passed with, and handles are freed once.
     unsafe {
         assert_eq!(rk_leak_tracker_new(3, 0, false, &mut tracker, ptr::null_mut()), OK);
-        assert_eq!(rk_audit_new(false, ptr::null(), &mut audit), OK);
+        assert_eq!(rk_audit_new(tracker, false, ptr::null(), &mut audit), OK);
         assert_eq!(rk_audit_add_bitmap(audit, &range, ptr::null(), 0, ptr::null(), 0, ptr::null_mut()), OK);
         assert_eq!(rk_audit_observe_services(audit, ptr::null(), &services, ptr::null_mut()), OK);
-        assert_eq!(rk_audit_finish(audit, tracker, &mut report, ptr::null_mut()), OK);
+        assert_eq!(rk_audit_finish(audit, &mut report, ptr::null_mut()), OK);
         let (shared, start) = (&*report, &Barrier::new(2));
         thread::scope(|threads| {
             for n in 0..2 {

@@ -6,7 +6,7 @@ static rk_report *run(const rk_leak_tracker *tracker) {
   rk_range ports = range_of("30000-32767");
   rk_audit *audit = NULL;
   rk_error error;
-  CHECK_OK(rk_audit_new(false, NULL, &audit));
+  CHECK_OK(rk_audit_new(tracker, false, NULL, &audit));
   /* Stored: .1 in use, .3 leaked; nothing for ports yet. */
   const uint8_t stored[1] = {5};
   CHECK_OK(rk_audit_add_bitmap(audit, &addresses, TEXT("10.0.0.0/24"), stored, 1, &error));
@@ -24,7 +24,7 @@ static rk_report *run(const rk_leak_tracker *tracker) {
   CHECK_OK(rk_audit_observe_services(audit, NULL, &first, NULL));
   CHECK_OK(rk_audit_observe_services(audit, NULL, &second, NULL));
   rk_report *report = NULL;
-  CHECK_OK(rk_audit_finish(audit, tracker, &report, NULL));
+  CHECK_OK(rk_audit_finish(audit, &report, NULL));
   CHECK_RESULT(rk_audit_observe_services(audit, NULL, &second, NULL), RK_RESULT_CLOSED);
   rk_audit_free(audit);
   return report;
@@ -36,7 +36,7 @@ static void unseen(void) {
   rk_audit *audit = NULL;
   rk_error error;
   const uint8_t known[1] = {8}; /* 30003 */
-  CHECK_OK(rk_audit_new(false, NULL, &audit));
+  CHECK_OK(rk_audit_new(NULL, false, NULL, &audit));
   CHECK_OK(rk_audit_add_unseen(audit, NULL, NULL, 0, &error));
   CHECK_OK(rk_audit_add_unseen(audit, &ports, known, 1, &error));
   CHECK_RESULT(rk_audit_add_unseen(audit, &ports, known, 1, &error), RK_RESULT_SAME_KIND);
@@ -47,7 +47,7 @@ static void unseen(void) {
   CHECK_OK(rk_audit_observe_services(audit, NULL, &services, NULL));
   CHECK_RESULT(rk_audit_add_unseen(audit, &ports, known, 1, &error), RK_RESULT_INVALID_ARGUMENT);
   rk_report *report = NULL;
-  CHECK_OK(rk_audit_finish(audit, NULL, &report, NULL));
+  CHECK_OK(rk_audit_finish(audit, &report, NULL));
   rk_audit_free(audit);
   rk_finding findings[3];
   size_t n = 0;

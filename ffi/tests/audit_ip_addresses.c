@@ -10,7 +10,7 @@ static void add_ip_address(rk_ip_addresses *objects, int64_t created, const char
 static rk_report *run(const int64_t *now) {
   rk_audit *audit = NULL;
   rk_error error;
-  CHECK_OK(rk_audit_new(true, now, &audit));
+  CHECK_OK(rk_audit_new(NULL, true, now, &audit));
   CHECK_OK(rk_audit_add_service_cidr(audit, TEXT("10.0.0.0/24"), true, &error));
   CHECK_OK(rk_audit_add_service_cidr(audit, TEXT("fd00::/64"), true, &error));
   CHECK_RESULT(rk_audit_add_service_cidr(audit, TEXT("10.0.0.0"), true, &error), RK_RESULT_INVALID_RANGE);
@@ -28,8 +28,8 @@ static rk_report *run(const int64_t *now) {
   CHECK_OK(rk_audit_observe_ip_addresses(audit, &objects, NULL));
   CHECK_OK(rk_audit_observe_services(audit, &names, &services, NULL));
   rk_report *report = NULL;
-  CHECK_OK(rk_audit_finish(audit, NULL, &report, NULL));
-  CHECK_RESULT(rk_audit_finish(audit, NULL, &report, NULL), RK_RESULT_CLOSED);
+  CHECK_OK(rk_audit_finish(audit, &report, NULL));
+  CHECK_RESULT(rk_audit_finish(audit, &report, NULL), RK_RESULT_CLOSED);
   rk_audit_free(audit);
   return report;
 }
@@ -40,7 +40,7 @@ static rk_report *compare(uint64_t upgraded, const rk_leak_tracker *tracker) {
   rk_range range;
   rk_report *report = NULL;
   static const uint8_t bits[] = {8};
-  CHECK_OK(rk_audit_new(true, NULL, &audit));
+  CHECK_OK(rk_audit_new(tracker, true, NULL, &audit));
   CHECK_OK(rk_range_parse(TEXT("10.0.0.0/24"), RK_RANGE_KIND_CIDR, &range, NULL));
   CHECK_OK(rk_audit_add_bitmap(audit, &range, TEXT("10.0.0.0/24"), bits, sizeof bits, NULL));
   CHECK_OK(rk_audit_add_service_cidr(audit, TEXT("10.0.0.0/24"), true, NULL));
@@ -54,7 +54,7 @@ static rk_report *compare(uint64_t upgraded, const rk_leak_tracker *tracker) {
   CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("a"), 0, 0));
   CHECK_OK(rk_audit_observe_ip_addresses(audit, &objects, NULL));
   CHECK_OK(rk_audit_observe_services(audit, &names, &services, NULL));
-  CHECK_OK(rk_audit_finish(audit, tracker, &report, NULL));
+  CHECK_OK(rk_audit_finish(audit, &report, NULL));
   rk_audit_free(audit);
   return report;
 }
@@ -98,7 +98,7 @@ static void faults_of_objects(void) {
     rk_audit *audit = NULL;
     rk_report *report = NULL;
     rk_error error;
-    CHECK_OK(rk_audit_new(true, NULL, &audit));
+    CHECK_OK(rk_audit_new(NULL, true, NULL, &audit));
     CHECK_OK(rk_audit_add_service_cidr(audit, TEXT("10.0.0.0/24"), true, NULL));
     memory memories[3];
     rk_ip_addresses objects = {batch_in(&memories[0])};
@@ -123,7 +123,7 @@ static void faults_of_objects(void) {
                    RK_RESULT_UNREADABLE);
       CHECK(strstr(error.message, "1 object cannot be read") != NULL);
     }
-    CHECK_OK(rk_audit_finish(audit, NULL, &report, NULL));
+    CHECK_OK(rk_audit_finish(audit, &report, NULL));
     rk_audit_free(audit);
     rk_finding findings[4];
     rk_leak leaks[2];
@@ -149,7 +149,7 @@ static void faults_of_objects(void) {
 static void claimants_and_objects(void) {
   rk_audit *audit = NULL;
   rk_report *report = NULL;
-  CHECK_OK(rk_audit_new(true, NULL, &audit));
+  CHECK_OK(rk_audit_new(NULL, true, NULL, &audit));
   CHECK_OK(rk_audit_add_service_cidr(audit, TEXT("10.0.0.0/24"), true, NULL));
   memory memories[3];
   rk_ip_addresses objects = {batch_in(&memories[0])};
@@ -162,7 +162,7 @@ static void claimants_and_objects(void) {
   CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("old"), 1000, 0));
   CHECK_OK(rk_audit_observe_ip_addresses(audit, &objects, NULL));
   CHECK_OK(rk_audit_observe_services(audit, &names, &services, NULL));
-  CHECK_OK(rk_audit_finish(audit, NULL, &report, NULL));
+  CHECK_OK(rk_audit_finish(audit, &report, NULL));
   rk_audit_free(audit);
 
   rk_finding findings[3];

@@ -178,8 +178,7 @@ int main(void) {
     CHECK_OK(rk_repair_pass_read(pass, committer, view.revision, bytes, view.bytes, now, &needs_fence, NULL));
     CHECK(needs_fence == (cleared > 0)); /* in the second pass all may be due */
     if (needs_fence) CHECK_OK(rk_repair_pass_fenced(pass, committer, ++revision, NULL));
-    CHECK_OK(rk_audit_new(false, NULL, &audit));
-    CHECK_OK(rk_repair_pass_audit(pass, audit, NULL));
+    CHECK_OK(rk_repair_pass_audit(pass, false, NULL, &audit, NULL));
     CHECK_OK(rk_repair_pass_finish(pass, audit, &report, NULL));
     uint64_t ticket;
     CHECK_OK(rk_committer_submit_repair(committer, pass, 0, false, UINT64_MAX, &ticket, NULL));

@@ -359,8 +359,8 @@ static void audit(const rk_range *range) {
   CHECK_INVALID(rk_leak_tracker_new(0, 1, false, &passes, NULL));
   CHECK_INVALID(rk_leak_tracker_new(0, 1, true, &passes, NULL));
   CHECK_OK(rk_leak_tracker_new(3, 1, false, &passes, NULL));
-  CHECK_NULL(rk_audit_new(false, NULL, NULL));
-  CHECK_OK(rk_audit_new(false, NULL, &a));
+  CHECK_NULL(rk_audit_new(NULL, false, NULL, NULL));
+  CHECK_OK(rk_audit_new(NULL, false, NULL, &a));
 
   CHECK_NULL(rk_audit_add_bitmap(NULL, range, NULL, 0, NULL, 0, &error));
   CHECK_NULL(rk_audit_add_bitmap(a, NULL, NULL, 0, NULL, 0, &error));
@@ -375,22 +375,31 @@ static void audit(const rk_range *range) {
   CHECK_OK(rk_audit_add_bitmap(a, range, NULL, 0, NULL, 0, NULL));
   batches(a);
 
-  CHECK_NULL(rk_audit_finish(NULL, NULL, &o, NULL));
-  CHECK_NULL(rk_audit_finish(a, NULL, NULL, NULL));
+  CHECK_NULL(rk_audit_finish(NULL, &o, NULL));
+  CHECK_NULL(rk_audit_finish(a, NULL, NULL));
   CHECK_NULL(rk_leak_tracker_close(NULL));
   CHECK_OK(rk_leak_tracker_close(passes));
   CHECK_OK(rk_leak_tracker_close(passes));
-  CHECK_CLOSED(rk_audit_finish(a, passes, &o, NULL));
-  CHECK(o == NULL);
+  rk_audit *counted = NULL;
+  CHECK_CLOSED(rk_audit_new(passes, false, NULL, &counted));
+  CHECK(counted == NULL);
   rk_leak_tracker_free(passes);
   rk_leak_tracker_free(NULL);
+  CHECK_OK(rk_leak_tracker_new(3, 1, false, &passes, NULL));
+  CHECK_OK(rk_audit_new(passes, false, NULL, &counted));
+  CHECK_OK(rk_leak_tracker_close(passes));
+  CHECK_CLOSED(rk_audit_finish(counted, &o, NULL));
+  CHECK(o == NULL);
+  rk_leak_tracker_free(passes); /* an audit may outlive it */
+  CHECK_CLOSED(rk_audit_finish(counted, &o, NULL));
+  rk_audit_free(counted);
 
   memory m;
   rk_services services = {batch_in(&m)};
   add_service(&services, "10.9.9.9", 0, 0);
   CHECK_OK(rk_audit_observe_services(a, NULL, &services, NULL));
-  CHECK_OK(rk_audit_finish(a, NULL, &o, NULL));
-  CHECK_CLOSED(rk_audit_finish(a, NULL, &o, NULL));
+  CHECK_OK(rk_audit_finish(a, &o, NULL));
+  CHECK_CLOSED(rk_audit_finish(a, &o, NULL));
   CHECK_CLOSED(rk_audit_observe_services(a, NULL, &services, NULL));
   CHECK_CLOSED(rk_audit_add_bitmap(a, range, NULL, 0, NULL, 0, &error));
   CHECK_NULL(rk_audit_close(NULL));
@@ -514,10 +523,10 @@ static void audit_of_ip_addresses(void) {
   rk_report *o = NULL;
   rk_error error;
   uint64_t observed = 0;
-  CHECK_NULL(rk_audit_new(true, NULL, NULL));
+  CHECK_NULL(rk_audit_new(NULL, true, NULL, NULL));
   const int64_t now = INT64_MIN;
-  CHECK_NULL(rk_audit_new(true, &now, NULL));
-  CHECK_OK(rk_audit_new(true, &now, &a));
+  CHECK_NULL(rk_audit_new(NULL, true, &now, NULL));
+  CHECK_OK(rk_audit_new(NULL, true, &now, &a));
   CHECK_NULL(rk_audit_add_service_cidr(NULL, TEXT("10.0.0.0/24"), true, &error));
   CHECK_NULL(rk_audit_add_service_cidr(a, NULL, 1, true, &error));
   CHECK_RESULT(rk_audit_add_service_cidr(a, TEXT("\xff"), true, &error), RK_RESULT_INVALID_UTF8);
@@ -550,12 +559,12 @@ static void audit_of_ip_addresses(void) {
   CHECK_NULL(rk_audit_observe_ip_addresses(a, NULL, NULL));
   names = all_names;
   CHECK_OK(rk_audit_observe_services(a, &names, &services, NULL));
-  CHECK_NULL(rk_audit_finish(NULL, NULL, &o, NULL));
-  CHECK_NULL(rk_audit_finish(a, NULL, NULL, NULL));
-  CHECK_OK(rk_audit_finish(a, NULL, &o, NULL));
+  CHECK_NULL(rk_audit_finish(NULL, &o, NULL));
+  CHECK_NULL(rk_audit_finish(a, NULL, NULL));
+  CHECK_OK(rk_audit_finish(a, &o, NULL));
   CHECK_NULL(rk_audit_close(NULL));
   CHECK_OK(rk_audit_close(a));
-  CHECK_CLOSED(rk_audit_finish(a, NULL, &o, NULL));
+  CHECK_CLOSED(rk_audit_finish(a, &o, NULL));
   CHECK_CLOSED(rk_audit_add_service_cidr(a, TEXT("10.0.0.0/24"), true, NULL));
   CHECK_CLOSED(rk_audit_observe_services(a, &names, &services, NULL));
   objects.batch.text_len = 1;
@@ -569,7 +578,7 @@ static void audit_of_ip_addresses(void) {
   CHECK(observed == 1);
   rk_report_free(o);
 
-  CHECK_OK(rk_audit_new(true, NULL, &a));
+  CHECK_OK(rk_audit_new(NULL, true, NULL, &a));
   CHECK_NULL(rk_audit_check_cluster(NULL, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, true, &error));
   CHECK_INVALID(rk_audit_check_cluster(a, 3, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, true, &error));
   CHECK_OK(rk_audit_check_cluster(a, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, true, &error));
@@ -582,7 +591,7 @@ static void audit_of_ip_addresses(void) {
   rk_audit_free(a);
 
   /* An audit of bitmaps takes none of this. */
-  CHECK_OK(rk_audit_new(false, NULL, &a));
+  CHECK_OK(rk_audit_new(NULL, false, NULL, &a));
   CHECK_NULL(rk_audit_add_unseen(NULL, NULL, NULL, 0, &error));
   CHECK_NULL(rk_audit_add_unseen(a, NULL, NULL, 1, &error));
   CHECK_OK(rk_audit_add_unseen(a, NULL, NULL, 0, NULL));
@@ -619,13 +628,14 @@ static void changes_of_an_event(void) {
 }
 
 /* Each step of a pass in a stage that has no such step. */
-static void not_reading(const rk_repair_pass *pass, const rk_committer *c, const rk_audit *audit, rk_error *error) {
+static void not_reading(const rk_repair_pass *pass, const rk_committer *c, rk_error *error) {
   bool needs_fence;
+  rk_audit *audit = NULL;
   CHECK_INVALID(rk_repair_pass_begin(pass, c, error));
   CHECK_INVALID(rk_repair_pass_read(pass, c, 1, NULL, 0, 1, &needs_fence, error));
   CHECK_INVALID(rk_repair_pass_fenced(pass, c, 2, error));
-  CHECK_INVALID(rk_repair_pass_audit(pass, audit, error));
-  CHECK(error->message_len > 0);
+  CHECK_INVALID(rk_repair_pass_audit(pass, false, NULL, &audit, error));
+  CHECK(error->message_len > 0 && audit == NULL);
 }
 
 static void steps_of_a_pass(const rk_committer *c) {
@@ -638,8 +648,7 @@ static void steps_of_a_pass(const rk_committer *c) {
   uint64_t ticket = 77;
   bool needs_fence = true;
   CHECK_OK(rk_leak_tracker_new(3, UINT64_MAX, false, &passes, NULL));
-  CHECK_OK(rk_audit_new(false, NULL, &audit));
-  CHECK_OK(rk_audit_new(false, NULL, &other));
+  CHECK_OK(rk_audit_new(NULL, false, NULL, &other));
   rk_range range = range_of("10.0.0.0/25");
   CHECK_OK(rk_committer_new(&range, 0, 1000, RK_REPLACE_ALWAYS, 1, &of_others, NULL));
   CHECK_NULL(rk_repair_pass_new(NULL, &pass));
@@ -667,21 +676,21 @@ static void steps_of_a_pass(const rk_committer *c) {
   CHECK_INVALID(rk_repair_pass_fenced(pass, of_others, UINT64_MAX, &error)); /* not begun */
   CHECK_INVALID(rk_repair_pass_fenced(pass, c, UINT64_MAX - 1, &error)); /* before the read */
   CHECK_INVALID(rk_repair_pass_read(pass, c, 1, NULL, 0, 1, &needs_fence, &error)); /* twice */
-  CHECK_NULL(rk_repair_pass_audit(NULL, audit, &error));
-  CHECK_NULL(rk_repair_pass_audit(pass, NULL, &error));
-  CHECK_NULL(rk_repair_pass_finish(NULL, audit, &report, &error));
+  CHECK_NULL(rk_repair_pass_audit(NULL, false, NULL, &audit, &error));
+  CHECK_NULL(rk_repair_pass_audit(pass, false, NULL, NULL, &error));
+  CHECK_NULL(rk_repair_pass_finish(NULL, other, &report, &error));
   CHECK_NULL(rk_repair_pass_finish(pass, NULL, &report, &error));
-  CHECK_NULL(rk_repair_pass_finish(pass, audit, NULL, &error));
-  CHECK_INVALID(rk_repair_pass_finish(pass, audit, &report, &error)); /* it has no audit yet */
+  CHECK_NULL(rk_repair_pass_finish(pass, other, NULL, &error));
+  CHECK_INVALID(rk_repair_pass_finish(pass, other, &report, &error)); /* it has no audit yet */
   CHECK_INVALID(rk_committer_submit_repair(c, pass, 0, false, UINT64_MAX, &ticket, &error));
   CHECK_INVALID(rk_repair_pass_check(pass, c, &error));
-  CHECK_OK(rk_repair_pass_audit(pass, audit, &error));
-  not_reading(pass, c, other, &error);
-  CHECK_INVALID(rk_audit_finish(audit, NULL, &report, &error)); /* that is the pass's to do */
+  CHECK_OK(rk_repair_pass_audit(pass, false, NULL, &audit, &error));
+  not_reading(pass, c, &error);
+  CHECK_INVALID(rk_audit_finish(audit, &report, &error)); /* that is the pass's to do */
   CHECK(strcmp(error.message, "the audit is that of a repair pass, which finishes it") == 0);
   CHECK_INVALID(rk_committer_submit_repair(c, pass, 0, false, UINT64_MAX, &ticket, NULL));
   CHECK_OK(rk_repair_pass_finish(pass, audit, &report, &error));
-  not_reading(pass, c, other, &error);
+  not_reading(pass, c, &error);
   CHECK_INVALID(rk_repair_pass_finish(pass, other, &report, &error));
   CHECK_NULL(rk_committer_submit_repair(NULL, pass, 0, false, UINT64_MAX, &ticket, &error));
   CHECK_NULL(rk_committer_submit_repair(c, NULL, 0, false, UINT64_MAX, &ticket, &error));
@@ -697,15 +706,17 @@ static void steps_of_a_pass(const rk_committer *c) {
   CHECK_OK(rk_repair_pass_new(passes, &later));
   CHECK_INVALID(rk_committer_submit_repair(c, pass, 0, false, UINT64_MAX, &ticket, &error));
   CHECK_OK(rk_repair_pass_begin(later, c, &error));
-  CHECK_INVALID(rk_repair_pass_audit(later, other, &error)); /* not read */
-  not_reading(later, c, other, &error);
+  rk_audit *none = NULL;
+  CHECK_INVALID(rk_repair_pass_audit(later, false, NULL, &none, &error)); /* not read */
+  not_reading(later, c, &error);
   CHECK_INVALID(rk_repair_pass_finish(later, other, &report, &error));
 
   CHECK_NULL(rk_repair_pass_close(NULL));
   CHECK_OK(rk_repair_pass_close(later));
   CHECK_OK(rk_repair_pass_close(later));
   CHECK_CLOSED(rk_repair_pass_begin(later, c, &error));
-  CHECK_CLOSED(rk_repair_pass_audit(later, other, &error));
+  CHECK_CLOSED(rk_repair_pass_audit(later, false, NULL, &none, &error));
+  CHECK(none == NULL);
   CHECK_CLOSED(rk_repair_pass_check(later, c, &error));
   CHECK_CLOSED(rk_repair_pass_read(later, c, 1, NULL, 0, 1, &needs_fence, &error));
   CHECK_CLOSED(rk_repair_pass_fenced(later, c, 2, &error));
@@ -978,7 +989,7 @@ static void sentences(const rk_range *range) {
 static void sentences_about_batches(void) {
   rk_audit *audit = NULL;
   rk_report *report = NULL;
-  CHECK_OK(rk_audit_new(true, NULL, &audit));
+  CHECK_OK(rk_audit_new(NULL, true, NULL, &audit));
   memory m[2];
   rk_services services = {batch_in(&m[0])};
   rk_service_names names = {batch_in(&m[1])};
@@ -1016,7 +1027,7 @@ static void sentences_about_batches(void) {
   CHECK_INVALID_SAYS(rk_audit_observe_unreadable(audit, 3, &error), "kind 3 is not one of RK_SUBJECT_KIND_*");
   CHECK_INVALID_SAYS(rk_audit_check_cluster(audit, 0, 7, 0, true, &error),
                      "secondary_service_ips 7 is none of 0 (missing), 1 (uninitialised), 2 (initialised)");
-  CHECK_OK(rk_audit_finish(audit, NULL, &report, &error));
+  CHECK_OK(rk_audit_finish(audit, &report, &error));
   rk_audit_free(audit);
   rk_claimant claimants[1];
   CHECK_NULL(rk_report_observe_claimants(NULL, &names, &one, &error));

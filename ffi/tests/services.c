@@ -57,7 +57,7 @@ static void audit_of_services(void) {
   size_t n = 0;
   memory m;
   rk_services batch = {batch_in(&m)};
-  CHECK_OK(rk_audit_new(false, NULL, &audit));
+  CHECK_OK(rk_audit_new(NULL, false, NULL, &audit));
   for (int i = 0; i < 3; i++) {
     rk_range range = range_of(ranges[i]);
     CHECK_OK(rk_audit_add_bitmap(audit, &range, NULL, 0, NULL, 0, NULL));
@@ -67,7 +67,7 @@ static void audit_of_services(void) {
   rk_batch_clear(&batch.batch);
   add_service(&batch, "10.96.0.20", 30080, 31000);
   CHECK_OK(rk_audit_observe_services(audit, NULL, &batch, NULL));
-  CHECK_OK(rk_audit_finish(audit, NULL, &report, NULL));
+  CHECK_OK(rk_audit_finish(audit, &report, NULL));
   CHECK_OK(rk_report_findings(report, 0, findings, 7, &n));
   CHECK(n == 6);
   rk_report_free(report);

@@ -125,7 +125,7 @@ unsafe extern "C" {
         error: *mut RawError,
     ) -> u32;
     fn rk_range_parse(spec: *const c_char, len: usize, kind: u32, range: *mut RawRange, error: *mut Opaque) -> u32;
-    fn rk_audit_new(ip_addresses: bool, now: *const i64, audit: *mut *mut Opaque) -> u32;
+    fn rk_audit_new(tracker: *const Opaque, ip_addresses: bool, now: *const i64, audit: *mut *mut Opaque) -> u32;
     fn rk_audit_free(audit: *mut Opaque);
     fn rk_audit_add_bitmap(
         audit: *const Opaque,
@@ -150,12 +150,7 @@ unsafe extern "C" {
         batch: *const RawBatch,
         error: *mut Opaque,
     ) -> u32;
-    fn rk_audit_finish(
-        audit: *const Opaque,
-        passes: *const Opaque,
-        report: *mut *mut Opaque,
-        error: *mut Opaque,
-    ) -> u32;
+    fn rk_audit_finish(audit: *const Opaque, report: *mut *mut Opaque, error: *mut Opaque) -> u32;
     fn rk_report_free(report: *mut Opaque);
     fn rk_report_services(report: *const Opaque, services: *mut u64) -> u32;
     fn rk_report_findings(
@@ -486,7 +481,7 @@ impl Audit {
     pub fn of_bitmaps(ranges: &[&str]) -> Self {
         let mut audit = ptr::null_mut();
         // SAFETY: the out-parameter lives until the call returns.
-        assert_eq!(unsafe { rk_audit_new(false, ptr::null(), &mut audit) }, OK);
+        assert_eq!(unsafe { rk_audit_new(ptr::null(), false, ptr::null(), &mut audit) }, OK);
         for text in ranges {
             let mut range = RawRange::default();
             // RK_RANGE_KIND_CIDR, RK_RANGE_KIND_PORTS.
@@ -506,7 +501,7 @@ impl Audit {
         let mut audit = ptr::null_mut();
         let now = now.as_ref().map_or(ptr::null(), ptr::from_ref);
         // SAFETY: the time and the out-parameter live until the call returns.
-        assert_eq!(unsafe { rk_audit_new(true, now, &mut audit) }, OK);
+        assert_eq!(unsafe { rk_audit_new(ptr::null(), true, now, &mut audit) }, OK);
         for text in cidrs {
             // SAFETY: the handle was just made, the text lives until the call returns; error may be NULL.
             let result =
@@ -552,8 +547,8 @@ impl Audit {
     /// Ends the audit: the number of Services, all findings, and range and object of each leak, `page` at a time.
     pub fn finish(self, page: usize) -> (u64, Vec<FoundByC>, Vec<(u32, u64)>) {
         let (mut report, mut services) = (ptr::null_mut(), 0);
-        // SAFETY: the handle is freed by drop only; the out-parameter lives until the call returns; NULL is for none.
-        assert_eq!(unsafe { rk_audit_finish(self.0, ptr::null(), &mut report, ptr::null_mut()) }, OK);
+        // SAFETY: the handle is freed by drop only; the out-parameter lives until the call returns; error may be NULL.
+        assert_eq!(unsafe { rk_audit_finish(self.0, &mut report, ptr::null_mut()) }, OK);
         // SAFETY: the report was just made; the out-parameter lives until the call returns.
         assert_eq!(unsafe { rk_report_services(report, &mut services) }, OK);
         let found = findings(

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use rand_core::Rng;
 
-use crate::bitmap::Bitmap;
 use crate::range::Range;
 
 use super::batch::{Batch, Memory};
@@ -217,11 +216,6 @@ impl<R: Range, G: Rng> Committer<R, G> {
         self.memory.keep_value(value);
     }
 
-    /// Whether to record all changes of the key even if no operation waits for them: while a repair pass counts leaks.
-    pub fn keep_history(&mut self, keep: bool) {
-        self.history.keep(keep);
-    }
-
     /// Whether this committer handed `offset` out so recently that its Service may not be stored yet.
     pub fn is_handed_out(&self, offset: u32) -> bool {
         self.protection.is_handed_out(offset)
@@ -230,14 +224,6 @@ impl<R: Range, G: Rng> Committer<R, G> {
     /// What is known of the object without asking the store. Cost: O(1); after a change by others O(size / 64).
     pub fn known(&self) -> Known {
         self.history.known()
-    }
-
-    pub(super) fn changed_since(&self, revision: u64) -> Option<Bitmap> {
-        self.history.changed_since(revision)
-    }
-
-    pub(super) fn changed_of(&self, leaks: impl Iterator<Item = u32>, revision: u64) -> Option<Bitmap> {
-        self.history.changed_of(leaks, revision)
     }
 
     /// Ends what is over its deadline.

@@ -97,6 +97,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod apart;
 mod base;
 mod batch;
 mod changes;

@@ -6,8 +6,10 @@ use rand_core::Rng;
 
 use crate::any::AnyRange;
 use crate::audit::{AddRangeError, Audit, Leaks, PassId, Report, Stored};
+use crate::bitmap::Bitmap;
 use crate::range::Range;
 
+use super::apart::{Follow, Followed, HandedOut, Needs, Since};
 use super::faults::Fault;
 use super::passes::{Changes, Passes};
 use super::{Committer, Diff, Failure, Listed, View};
@@ -119,12 +121,20 @@ impl Pass {
         R: Range + Into<AnyRange>,
         G: Rng,
     {
+        self.begin_range(passes, committer.range().into())?;
+        committer.keep_history(true);
+        Ok(())
+    }
+
+    /// A part of [`begin`](Self::begin); see [`apart`](super::apart).
+    ///
+    /// # Errors
+    /// Those of `begin`.
+    pub fn begin_range(&mut self, passes: &Passes, range: AnyRange) -> Result<(), PassError> {
         passes.check(&self.id)?;
-        let range = committer.range().into();
         if self.ranges.iter().any(|begun| begun.range == range) {
             return Err(PassError::BegunTwice(range));
         }
-        committer.keep_history(true);
         self.ranges.push(Begun { range, view: None, fence: None });
         Ok(())
     }
@@ -153,15 +163,43 @@ impl Pass {
         R: Range + Into<AnyRange>,
         G: Rng,
     {
-        passes.check(&self.id)?;
         let range = committer.range().into();
+        let since = self.since(passes, range, view.revision)?;
+        self.read_range(passes, range, &committer.followed(&since), view, now)
+    }
+
+    /// A part of [`read`](Self::read): what the committer is asked; see [`apart`](super::apart).
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn since(&mut self, passes: &mut Passes, range: AnyRange, view: u64) -> Result<Since, PassError> {
+        passes.check(&self.id)?;
+        match self.begun(range)?.view {
+            None => Ok(passes.since(range, view)),
+            Some(_) => Err(PassError::ReadTwice(range)),
+        }
+    }
+
+    /// A part of [`read`](Self::read), with the committer's answer; see [`apart`](super::apart).
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn read_range(
+        &mut self,
+        passes: &mut Passes,
+        range: AnyRange,
+        followed: &Followed,
+        view: &View,
+        now: Duration,
+    ) -> Result<bool, PassError> {
+        passes.check(&self.id)?;
         let begun = self.begun(range)?;
         if begun.view.is_some() {
             return Err(PassError::ReadTwice(range));
         }
-        let is_followed = passes.seen(range, committer, view.revision, now);
+        let is_followed = passes.seen(range, followed, view.revision, now);
         begun.view = Some(view.clone());
-        let is_missing = !view.initialised || !committer.known().initialised;
+        let is_missing = !view.initialised || !followed.initialised;
         let recreates = (is_missing || !is_followed) && !Fault::RecreatedWithoutFence.is_on();
         Ok(passes.counters().of(range).may_be_due() || recreates)
     }
@@ -183,8 +221,15 @@ impl Pass {
         R: Range + Into<AnyRange>,
         G: Rng,
     {
+        self.fenced_range(passes, committer.range().into(), fence)
+    }
+
+    /// A part of [`fenced`](Self::fenced); see [`apart`](super::apart).
+    ///
+    /// # Errors
+    /// Those of `fenced`.
+    pub fn fenced_range(&mut self, passes: &Passes, range: AnyRange, fence: u64) -> Result<(), PassError> {
         passes.check(&self.id)?;
-        let range = committer.range().into();
         let begun = self.begun(range)?;
         let read = begun.view.as_ref().ok_or(PassError::NotRead(range))?.revision;
         if fence < read {
@@ -247,9 +292,19 @@ impl Found {
         R: Range + Into<AnyRange>,
         G: Rng,
     {
-        let range = committer.range().into();
-        let changes = self.changes.iter().find(|changes| changes.range == range).ok_or(PassError::NotAudited(range))?;
-        Ok(changes.refusal(committer))
+        Ok(committer.refusal(self.needs(committer.range().into())?))
+    }
+
+    fn changes(&self, range: AnyRange) -> Result<&Changes, PassError> {
+        self.changes.iter().find(|changes| changes.range == range).ok_or(PassError::NotAudited(range))
+    }
+
+    /// A part of [`refusal`](Self::refusal): what the committer is asked; see [`apart`](super::apart).
+    ///
+    /// # Errors
+    /// [`PassError::NotAudited`].
+    pub fn needs(&self, range: AnyRange) -> Result<Needs, PassError> {
+        Ok(self.changes(range)?.needs())
     }
 
     /// What the committer is to do about its range. A leak that is due, but younger than the grace or handed out by this
@@ -271,11 +326,36 @@ impl Found {
         R: Range + Into<AnyRange>,
         G: Rng,
     {
-        passes.check(&self.id)?;
         let range = committer.range().into();
-        let changes = self.changes.iter().find(|changes| changes.range == range);
+        let handed_out = committer.handed_out(self.due(passes, range)?);
+        let (diff, follow) = self.diff_of(passes, range, &handed_out, listed)?;
+        committer.follow(&follow);
+        Ok(diff)
+    }
+
+    /// A part of [`diff`](Self::diff): the offsets that the committer is asked about; see [`apart`](super::apart).
+    ///
+    /// # Errors
+    /// Those of `diff`.
+    pub fn due(&self, passes: &Passes, range: AnyRange) -> Result<&Bitmap, PassError> {
+        passes.check(&self.id)?;
+        Ok(self.changes(range)?.due())
+    }
+
+    /// A part of [`diff`](Self::diff), with the committer's answer; see [`apart`](super::apart).
+    ///
+    /// # Errors
+    /// Those of `diff`.
+    pub fn diff_of(
+        &self,
+        passes: &mut Passes,
+        range: AnyRange,
+        handed_out: &HandedOut,
+        listed: Listed,
+    ) -> Result<(Diff, Follow), PassError> {
+        passes.check(&self.id)?;
         let fence = self.fences.iter().find_map(|(fenced, fence)| fence.filter(|_| *fenced == range));
-        Ok(passes.diff(changes.ok_or(PassError::NotAudited(range))?, committer, fence, listed))
+        Ok(passes.diff(self.changes(range)?, handed_out, fence, listed))
     }
 }
 

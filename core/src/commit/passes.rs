@@ -8,17 +8,15 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::num::NonZeroU8;
 use std::time::Duration;
 
-use rand_core::Rng;
-
 use crate::any::AnyRange;
 use crate::audit::{BitmapReport, PassId, RepairCounters, Report};
 use crate::bitmap::Bitmap;
 use crate::finding::Reason;
-use crate::range::Range;
 
+use super::apart::{Follow, Followed, HandedOut, Needs, Since};
 use super::faults::Fault;
 use super::operation::UNKNOWN_REVISION;
-use super::{Committer, Diff, Failure, Listed, Replace};
+use super::{Diff, Listed};
 
 /// The leak counters of one server's repair, and when they may advance. [`start`](Self::start) starts a
 /// [`Pass`](super::Pass).
@@ -46,13 +44,13 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// Why the committer will refuse to write its range, or would without [`Replace::Once`], as far as it knows the stored object.
-    pub(super) fn refusal<R: Range, G: Rng>(&self, committer: &Committer<R, G>) -> Option<Failure<R>> {
-        let replace = match committer.config.replace {
-            Replace::Once => Replace::IfUnused,
-            other => other,
-        };
-        committer.history.base()?.refuses(replace, !self.set.is_empty(), self.outside)
+    /// The offsets whose leak is due.
+    pub(super) fn due(&self) -> &Bitmap {
+        &self.clear
+    }
+
+    pub(super) fn needs(&self) -> Needs {
+        Needs { sets: !self.set.is_empty(), outside: self.outside }
     }
 
     /// What the pass has found out about the range of the report with this index.
@@ -112,34 +110,28 @@ impl Passes {
         self.latest == *pass
     }
 
+    /// What the committer has to answer about the time since the pass before.
+    pub(super) fn since(&mut self, range: AnyRange, view: u64) -> Since {
+        let counters = self.counters.of(range);
+        let seen = seen(&mut self.ranges, range);
+        // With a single pass there are no counters, only what is held.
+        let held = seen.held.keys().copied();
+        Since { view, before: seen.read, leaks: counters.iter().chain(held).collect() }
+    }
+
     /// See [`Pass::read`](super::Pass::read). Returns whether all changes are known since the pass before, if there was one.
-    pub(super) fn seen<R: Range, G: Rng>(
-        &mut self,
-        range: AnyRange,
-        committer: &Committer<R, G>,
-        read: u64,
-        now: Duration,
-    ) -> bool {
+    pub(super) fn seen(&mut self, range: AnyRange, followed: &Followed, read: u64, now: Duration) -> bool {
         let counters = self.counters.of(range);
         let seen = seen(&mut self.ranges, range);
         let spaced = seen.times.front().is_some_and(|last| now.saturating_sub(*last) >= self.spacing);
-        let store = committer.history.store();
-        let own = committer.history.is_own_view(read);
-        let same = seen.read.filter(|(_, before)| own && *before == store);
-        let changed = same.and_then(|(before, _)| {
-            committer.changed_since(before).or_else(|| {
-                // With a single pass there are no counters, only what is held.
-                let held = seen.held.keys().copied();
-                committer.changed_of(counters.iter().chain(held), before)
-            })
-        });
+        let changed = followed.changed.as_ref();
         let is_followed = seen.read.is_none() || changed.is_some();
         let ignored = (spaced || Fault::PassesNotSpaced.is_on())
             && (Fault::CounterIgnoresChanges.is_on() || (changed.is_none() && Fault::CounterSurvivesGap.is_on()));
         match changed.filter(|_| spaced || Fault::PassesNotSpaced.is_on()) {
             _ if ignored => {}
             Some(changed) => {
-                counters.restart(&changed);
+                counters.restart(changed);
                 if !Fault::HeldAcrossChange.is_on() {
                     seen.held.retain(|offset, _| !changed.contains(*offset));
                 }
@@ -149,7 +141,7 @@ impl Passes {
                 seen.held.clear();
             }
         }
-        seen.read = own.then_some((read, store));
+        seen.read = followed.is_own.then_some((read, followed.store));
         seen.times.push_front(now);
         let more = usize::from(Fault::OneSightingTooMany.is_on());
         seen.times.truncate(usize::from(self.passes.get()) + more);
@@ -162,16 +154,16 @@ impl Passes {
     }
 
     /// See [`Found::diff`](super::Found::diff).
-    pub(super) fn diff<R: Range, G: Rng>(
+    pub(super) fn diff(
         &mut self,
         changes: &Changes,
-        committer: &mut Committer<R, G>,
+        handed_out: &HandedOut,
         fence: Option<u64>,
         listed: Listed,
-    ) -> Diff {
+    ) -> (Diff, Follow) {
         let Changes { range, set, clear: due, duplicates, outside } = changes.clone();
         let may_be_wrong =
-            listed.revision().is_none() && committer.history.restores() > 0 && !Fault::ListTrustedAfterRestore.is_on();
+            listed.revision().is_none() && handed_out.is_restored && !Fault::ListTrustedAfterRestore.is_on();
         let may_clear = match listed.revision() {
             None => !may_be_wrong,
             Some(_) if Fault::FenceMissing.is_on() => true,
@@ -179,7 +171,6 @@ impl Passes {
         };
         let seen = seen(&mut self.ranges, range);
         let counters = self.counters.of(range);
-        let grace = committer.config.grace;
         let now = seen.times.front().copied().unwrap_or_default();
         // Whatever is due was seen leaked in that pass, or before.
         let first_seen = seen.times.back().copied().unwrap_or_default();
@@ -187,8 +178,8 @@ impl Passes {
         let before = std::mem::take(&mut seen.held);
         for offset in &due {
             let first = before.get(&offset).copied().unwrap_or(first_seen);
-            let young = now.saturating_sub(first) < grace && !Fault::LeakCleanedYoung.is_on();
-            let stays = young || !may_clear || committer.is_handed_out(offset);
+            let young = now.saturating_sub(first) < handed_out.grace && !Fault::LeakCleanedYoung.is_on();
+            let stays = young || !may_clear || handed_out.offsets.binary_search(&offset).is_ok();
             if stays {
                 clear.remove(offset);
             }
@@ -200,20 +191,19 @@ impl Passes {
                 counters.hold(offset);
             }
         }
-        committer.keep_history(!counters.is_empty() || !seen.held.is_empty());
         let read = seen.read.map_or(0, |(read, _)| read);
-        if self.passes.get() > 1 {
+        let mut leaks: Vec<u32> = if self.passes.get() > 1 {
             // What is held has a counter.
-            committer.history.follow(read, counters.iter());
+            counters.iter().collect()
         } else {
-            let mut held: Vec<u32> = seen.held.keys().copied().collect();
-            held.sort_unstable();
-            committer.history.follow(read, held.into_iter());
-        }
+            seen.held.keys().copied().collect()
+        };
+        leaks.sort_unstable();
+        let follow = Follow { since: read, leaks };
         // By a list that may miss Services a missing range must not be created either, and by one that may have Services of
         // the lost history nothing be set that no pass would clear again.
         let read = if may_be_wrong { UNKNOWN_REVISION } else { read };
-        Diff { read, set, clear, duplicates, outside, listed }
+        (Diff { read, set, clear, duplicates, outside, listed }, follow)
     }
 }
 

@@ -150,8 +150,7 @@ fn passes_audits_and_reports_need_nothing_that_they_were_made_of() {
         // A pass is closed and freed while its audit lives.
         assert_eq!(rk_repair_pass_new(tracker, &mut pass), OK);
         read(pass, committer, &mut store);
-        assert_eq!(rk_audit_new(false, ptr::null(), &mut audit), OK);
-        assert_eq!(rk_repair_pass_audit(pass, audit, ptr::null_mut()), OK);
+        assert_eq!(rk_repair_pass_audit(pass, false, ptr::null(), &mut audit, ptr::null_mut()), OK);
         assert_eq!(rk_repair_pass_close(pass), OK);
         assert_eq!(
             services("10.0.0.1", |batch| rk_audit_observe_services(audit, ptr::null(), batch, ptr::null_mut())),
@@ -163,14 +162,13 @@ fn passes_audits_and_reports_need_nothing_that_they_were_made_of() {
             services("10.0.0.2", |batch| rk_audit_observe_services(audit, ptr::null(), batch, ptr::null_mut())),
             OK
         );
-        assert_eq!(rk_audit_finish(audit, tracker, &mut report, ptr::null_mut()), rk_result::InvalidArgument);
+        assert_eq!(rk_audit_finish(audit, &mut report, ptr::null_mut()), rk_result::InvalidArgument);
         rk_audit_free(audit);
 
         // An audit is closed before its pass has finished it.
         assert_eq!(rk_repair_pass_new(tracker, &mut pass), OK);
         read(pass, committer, &mut store);
-        assert_eq!(rk_audit_new(false, ptr::null(), &mut audit), OK);
-        assert_eq!(rk_repair_pass_audit(pass, audit, ptr::null_mut()), OK);
+        assert_eq!(rk_repair_pass_audit(pass, false, ptr::null(), &mut audit, ptr::null_mut()), OK);
         assert_eq!(rk_audit_close(audit), OK);
         assert_eq!(rk_repair_pass_finish(pass, audit, &mut report, ptr::null_mut()), rk_result::Closed);
         assert_eq!(rk_repair_pass_finish(pass, audit, &mut report, ptr::null_mut()), rk_result::InvalidArgument);
@@ -181,8 +179,7 @@ fn passes_audits_and_reports_need_nothing_that_they_were_made_of() {
         // The tracker is freed before its pass repairs, the audit and the pass before the report is read.
         assert_eq!(rk_repair_pass_new(tracker, &mut pass), OK);
         read(pass, committer, &mut store);
-        assert_eq!(rk_audit_new(false, ptr::null(), &mut audit), OK);
-        assert_eq!(rk_repair_pass_audit(pass, audit, ptr::null_mut()), OK);
+        assert_eq!(rk_repair_pass_audit(pass, false, ptr::null(), &mut audit, ptr::null_mut()), OK);
         assert_eq!(
             services("10.0.0.3", |batch| rk_audit_observe_services(audit, ptr::null(), batch, ptr::null_mut())),
             OK
@@ -258,16 +255,27 @@ fn one_pass(tracker: &rk_leak_tracker, committer: &rk_committer) {
     unsafe {
         let mut results = vec![rk_repair_pass_new(tracker, &mut pass)];
         if results[0] == OK {
-            assert_eq!(rk_audit_new(false, ptr::null(), &mut audit), OK);
             results.extend([
                 rk_repair_pass_begin(pass, committer, ptr::null_mut()),
                 rk_repair_pass_read(pass, committer, 1, ptr::null(), 0, 1, &mut needs_fence, ptr::null_mut()),
                 rk_repair_pass_fenced(pass, committer, 2, ptr::null_mut()),
-                rk_repair_pass_audit(pass, audit, ptr::null_mut()),
-                services("10.0.0.9", |batch| rk_audit_observe_services(audit, ptr::null(), batch, ptr::null_mut())),
-                rk_repair_pass_finish(pass, audit, &mut report, ptr::null_mut()),
-                rk_committer_submit_repair(committer, pass, 0, false, u64::MAX, &mut ticket, ptr::null_mut()),
+                rk_repair_pass_audit(pass, false, ptr::null(), &mut audit, ptr::null_mut()),
             ]);
+            if !audit.is_null() {
+                results.extend([
+                    services("10.0.0.9", |batch| rk_audit_observe_services(audit, ptr::null(), batch, ptr::null_mut())),
+                    rk_repair_pass_finish(pass, audit, &mut report, ptr::null_mut()),
+                ]);
+            }
+            results.extend([rk_committer_submit_repair(
+                committer,
+                pass,
+                0,
+                false,
+                u64::MAX,
+                &mut ticket,
+                ptr::null_mut(),
+            )]);
             rk_repair_pass_free(pass);
             rk_audit_free(audit);
             rk_report_free(report);

@@ -175,10 +175,3 @@ func bitmapSize(r *Range) uint64 {
 		return 8 << 10
 	}
 }
-
-// repairs is the instance of committers, and of what repair passes and audits are made of: their calls take each other.
-var repairs = sync.OnceValue(func() *instance {
-	i := newCore()
-	i.shared = true
-	return i
-})

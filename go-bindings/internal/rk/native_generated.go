@@ -583,9 +583,9 @@ func AllocatorRestore(allocator *Allocator, theRange string, data []uint8, theEr
 }
 
 // AuditNew is rk_audit_new.
-func AuditNew(ipaddresses bool, now *int64, audit **Audit) Result {
+func AuditNew(tracker *LeakTracker, ipaddresses bool, now *int64, audit **Audit) Result {
 	var c_audit *C.rk_audit
-	result := C.rk_audit_new(C.bool(ipaddresses), (*C.int64_t)(unsafe.Pointer(now)), &c_audit)
+	result := C.rk_audit_new((*C.rk_leak_tracker)(unsafe.Pointer(tracker)), C.bool(ipaddresses), (*C.int64_t)(unsafe.Pointer(now)), &c_audit)
 	*audit = (*Audit)(unsafe.Pointer(c_audit))
 	return Result(result)
 }
@@ -703,10 +703,10 @@ func AuditCheckCluster(audit *Audit, serviceIPs uint32, secondaryServiceIPs uint
 }
 
 // AuditFinish is rk_audit_finish.
-func AuditFinish(audit *Audit, tracker *LeakTracker, report **Report, theError *Error) Result {
+func AuditFinish(audit *Audit, report **Report, theError *Error) Result {
 	var c_report *C.rk_report
 	var c_error aligned[C.rk_error]
-	result := C.rk_audit_finish((*C.rk_audit)(unsafe.Pointer(audit)), (*C.rk_leak_tracker)(unsafe.Pointer(tracker)), &c_report, &c_error.c)
+	result := C.rk_audit_finish((*C.rk_audit)(unsafe.Pointer(audit)), &c_report, &c_error.c)
 	*report = (*Report)(unsafe.Pointer(c_report))
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
@@ -1170,9 +1170,11 @@ func RepairPassFenced(pass *RepairPass, committer *Committer, fence uint64, theE
 }
 
 // RepairPassAudit is rk_repair_pass_audit.
-func RepairPassAudit(pass *RepairPass, audit *Audit, theError *Error) Result {
+func RepairPassAudit(pass *RepairPass, ipaddresses bool, now *int64, audit **Audit, theError *Error) Result {
+	var c_audit *C.rk_audit
 	var c_error aligned[C.rk_error]
-	result := C.rk_repair_pass_audit((*C.rk_repair_pass)(unsafe.Pointer(pass)), (*C.rk_audit)(unsafe.Pointer(audit)), &c_error.c)
+	result := C.rk_repair_pass_audit((*C.rk_repair_pass)(unsafe.Pointer(pass)), C.bool(ipaddresses), (*C.int64_t)(unsafe.Pointer(now)), &c_audit, &c_error.c)
+	*audit = (*Audit)(unsafe.Pointer(c_audit))
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}

@@ -67,6 +67,22 @@ func (c *call) enter(calls *sync.Pool) Result {
 	return ResultOK
 }
 
+// together fails if the two objects of a call are in different instances.
+func (c *call) together() Result {
+	if c.first == nil || c.second == nil || c.first.in == c.second.in {
+		return ResultOK
+	}
+	for _, o := range []*object{c.first, c.second} {
+		o.in.mutex.Lock()
+		state := o.state()
+		o.in.mutex.Unlock()
+		if state != ResultOK {
+			return state
+		}
+	}
+	return ResultInvalidArgument
+}
+
 func (o *object) state() Result {
 	switch {
 	case o == nil || !o.poisoned && !o.closed:

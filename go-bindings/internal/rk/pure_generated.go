@@ -707,8 +707,11 @@ func AllocatorRestore(allocator *Allocator, theRange string, data []uint8, theEr
 }
 
 // AuditNew is rk_audit_new.
-func AuditNew(ipaddresses bool, now *int64, audit **Audit) (result Result) {
-	c := call{instance: repairs()}
+func AuditNew(tracker *LeakTracker, ipaddresses bool, now *int64, audit **Audit) (result Result) {
+	c := call{first: (*object)(tracker)}
+	if c.first == nil {
+		c.instance = newCore()
+	}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
@@ -721,7 +724,7 @@ func AuditNew(ipaddresses bool, now *int64, audit **Audit) (result Result) {
 		endian.PutUint64(c.bytes(atNow, 8), uint64(*now))
 	}
 	atAudit := fixed + 8
-	result = Result(c.core.Xrk_audit_new(number(ipaddresses), int32(atNow), int32(atAudit)))
+	result = Result(c.core.Xrk_audit_new((*object)(tracker).address(), number(ipaddresses), int32(atNow), int32(atAudit)))
 	c.done = true
 	if result == ResultOK {
 		*audit = (*Audit)(c.object(atAudit))
@@ -916,8 +919,8 @@ func AuditCheckCluster(audit *Audit, serviceIPs uint32, secondaryServiceIPs uint
 }
 
 // AuditFinish is rk_audit_finish.
-func AuditFinish(audit *Audit, tracker *LeakTracker, report **Report, theError *Error) (result Result) {
-	c := call{first: (*object)(audit), second: (*object)(tracker)}
+func AuditFinish(audit *Audit, report **Report, theError *Error) (result Result) {
+	c := call{first: (*object)(audit)}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
@@ -926,7 +929,7 @@ func AuditFinish(audit *Audit, tracker *LeakTracker, report **Report, theError *
 	c.next += 552
 	atReport := fixed + 0
 	atError := fixed + 8
-	result = Result(c.core.Xrk_audit_finish((*object)(audit).address(), (*object)(tracker).address(), int32(atReport), int32(atError)))
+	result = Result(c.core.Xrk_audit_finish((*object)(audit).address(), int32(atReport), int32(atError)))
 	c.done = true
 	if result == ResultOK {
 		*report = (*Report)(c.object(atReport))
@@ -1065,7 +1068,7 @@ func BootstrapPlan(question string, buffer []byte, theLen *uint, theError *Error
 
 // CommitterNew is rk_committer_new.
 func CommitterNew(theRange *Range, strategy uint32, grace uint64, replace uint32, seed uint64, committer **Committer, theError *Error) (result Result) {
-	c := call{instance: repairs()}
+	c := call{instance: newCore()}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
@@ -1834,7 +1837,7 @@ func LeakCountersReset(counters *LeakCounters) (result Result) {
 
 // LeakTrackerNew is rk_leak_tracker_new.
 func LeakTrackerNew(passes uint8, interval uint64, keepsLeaks bool, tracker **LeakTracker, theError *Error) (result Result) {
-	c := call{instance: repairs()}
+	c := call{instance: newCore()}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
@@ -2208,82 +2211,27 @@ func RepairPassClose(pass *RepairPass) (result Result) {
 	})
 }
 
-// RepairPassBegin is rk_repair_pass_begin.
-func RepairPassBegin(pass *RepairPass, committer *Committer, theError *Error) (result Result) {
-	c := call{first: (*object)(pass), second: (*object)(committer)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 544
-	atError := fixed + 0
-	result = Result(c.core.Xrk_repair_pass_begin((*object)(pass).address(), (*object)(committer).address(), int32(atError)))
-	c.done = true
-	if result != ResultOK {
-		theError.load(&c, atError)
-	}
-	return result
-}
-
-// RepairPassRead is rk_repair_pass_read.
-func RepairPassRead(pass *RepairPass, committer *Committer, revision uint64, data []uint8, now uint64, needsFence *bool, theError *Error) (result Result) {
-	c := call{first: (*object)(pass), second: (*object)(committer)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 552
-	atData := c.putBytes(data)
-	atNeedsFence := fixed + 0
-	{
-		b := c.bytes(atNeedsFence, 1)
-		putBool(b[0:], *needsFence)
-	}
-	atError := fixed + 8
-	result = Result(c.core.Xrk_repair_pass_read((*object)(pass).address(), (*object)(committer).address(), int64(revision), int32(atData), int32(len(data)), int64(now), int32(atNeedsFence), int32(atError)))
-	c.done = true
-	{
-		b := c.bytes(atNeedsFence, 1)
-		*needsFence = b[0] != 0
-	}
-	if result != ResultOK {
-		theError.load(&c, atError)
-	}
-	return result
-}
-
-// RepairPassFenced is rk_repair_pass_fenced.
-func RepairPassFenced(pass *RepairPass, committer *Committer, fence uint64, theError *Error) (result Result) {
-	c := call{first: (*object)(pass), second: (*object)(committer)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 544
-	atError := fixed + 0
-	result = Result(c.core.Xrk_repair_pass_fenced((*object)(pass).address(), (*object)(committer).address(), int64(fence), int32(atError)))
-	c.done = true
-	if result != ResultOK {
-		theError.load(&c, atError)
-	}
-	return result
-}
-
 // RepairPassAudit is rk_repair_pass_audit.
-func RepairPassAudit(pass *RepairPass, audit *Audit, theError *Error) (result Result) {
-	c := call{first: (*object)(pass), second: (*object)(audit)}
+func RepairPassAudit(pass *RepairPass, ipaddresses bool, now *int64, audit **Audit, theError *Error) (result Result) {
+	c := call{first: (*object)(pass)}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 544
-	atError := fixed + 0
-	result = Result(c.core.Xrk_repair_pass_audit((*object)(pass).address(), (*object)(audit).address(), int32(atError)))
+	c.next += 560
+	var atNow uint32
+	if now != nil {
+		atNow = fixed + 0
+		endian.PutUint64(c.bytes(atNow, 8), uint64(*now))
+	}
+	atAudit := fixed + 8
+	atError := fixed + 16
+	result = Result(c.core.Xrk_repair_pass_audit((*object)(pass).address(), number(ipaddresses), int32(atNow), int32(atAudit), int32(atError)))
 	c.done = true
+	if result == ResultOK {
+		*audit = (*Audit)(c.object(atAudit))
+	}
 	if result != ResultOK {
 		theError.load(&c, atError)
 	}
@@ -2293,6 +2241,10 @@ func RepairPassAudit(pass *RepairPass, audit *Audit, theError *Error) (result Re
 // RepairPassFinish is rk_repair_pass_finish.
 func RepairPassFinish(pass *RepairPass, audit *Audit, report **Report, theError *Error) (result Result) {
 	c := call{first: (*object)(pass), second: (*object)(audit)}
+	if result = c.together(); result != ResultOK {
+		theError.Message = "the audit is not the one of this pass"
+		return result
+	}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
@@ -2305,51 +2257,6 @@ func RepairPassFinish(pass *RepairPass, audit *Audit, report **Report, theError 
 	c.done = true
 	if result == ResultOK {
 		*report = (*Report)(c.object(atReport))
-	}
-	if result != ResultOK {
-		theError.load(&c, atError)
-	}
-	return result
-}
-
-// RepairPassCheck is rk_repair_pass_check.
-func RepairPassCheck(pass *RepairPass, committer *Committer, theError *Error) (result Result) {
-	c := call{first: (*object)(pass), second: (*object)(committer)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 544
-	atError := fixed + 0
-	result = Result(c.core.Xrk_repair_pass_check((*object)(pass).address(), (*object)(committer).address(), int32(atError)))
-	c.done = true
-	if result != ResultOK {
-		theError.load(&c, atError)
-	}
-	return result
-}
-
-// CommitterSubmitRepair is rk_committer_submit_repair.
-func CommitterSubmitRepair(committer *Committer, pass *RepairPass, listed uint64, isGuarded bool, deadline uint64, ticket *uint64, theError *Error) (result Result) {
-	c := call{first: (*object)(committer), second: (*object)(pass)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 552
-	atTicket := fixed + 0
-	{
-		b := c.bytes(atTicket, 8)
-		endian.PutUint64(b[0:], uint64(*ticket))
-	}
-	atError := fixed + 8
-	result = Result(c.core.Xrk_committer_submit_repair((*object)(committer).address(), (*object)(pass).address(), int64(listed), number(isGuarded), int64(deadline), int32(atTicket), int32(atError)))
-	c.done = true
-	{
-		b := c.bytes(atTicket, 8)
-		*ticket = endian.Uint64(b[0:])
 	}
 	if result != ResultOK {
 		theError.load(&c, atError)
@@ -2916,4 +2823,384 @@ func ResultName(theResult uint32) (result string) {
 	at := c.core.Xrk_result_name(int32(theResult))
 	c.done = true
 	return c.text(uint32(at))
+}
+
+// ApartRange is rk_apart_range.
+func ApartRange(committer *Committer, theRange *Range, theError *Error) (result Result) {
+	c := call{first: (*object)(committer)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 576
+	atRange := fixed + 0
+	atError := fixed + 32
+	result = Result(c.core.Xrk_apart_range((*object)(committer).address(), int32(atRange), int32(atError)))
+	c.done = true
+	if result == ResultOK {
+		theRange.load(&c, atRange)
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// ApartBegin is rk_apart_begin.
+func ApartBegin(pass *RepairPass, theRange *Range, theError *Error) (result Result) {
+	c := call{first: (*object)(pass)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 576
+	var atRange uint32
+	if theRange != nil {
+		atRange = fixed + 0
+		theRange.store(&c, atRange)
+	}
+	atError := fixed + 32
+	result = Result(c.core.Xrk_apart_begin((*object)(pass).address(), int32(atRange), int32(atError)))
+	c.done = true
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// ApartKeep is rk_apart_keep.
+func ApartKeep(committer *Committer, theError *Error) (result Result) {
+	c := call{first: (*object)(committer)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 544
+	atError := fixed + 0
+	result = Result(c.core.Xrk_apart_keep((*object)(committer).address(), int32(atError)))
+	c.done = true
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// ApartSince is rk_apart_since.
+func ApartSince(pass *RepairPass, theRange *Range, revision uint64, said []uint8, theLen *uint, theError *Error) (result Result) {
+	c := call{first: (*object)(pass)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 584
+	var atRange uint32
+	if theRange != nil {
+		atRange = fixed + 0
+		theRange.store(&c, atRange)
+	}
+	atSaid := c.allocateMany(len(said), 1, 1)
+	atLen := fixed + 32
+	{
+		b := c.bytes(atLen, 4)
+		endian.PutUint32(b[0:], uint32(*theLen))
+	}
+	atError := fixed + 40
+	result = Result(c.core.Xrk_apart_since((*object)(pass).address(), int32(atRange), int64(revision), int32(atSaid), int32(len(said)), int32(atLen), int32(atError)))
+	c.done = true
+	{
+		b := c.bytes(atLen, 4)
+		*theLen = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		copy(said, c.bytes(atSaid, min(len(said), int(*theLen))))
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// ApartFollowed is rk_apart_followed.
+func ApartFollowed(committer *Committer, since []uint8, said []uint8, theLen *uint, theError *Error) (result Result) {
+	c := call{first: (*object)(committer)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 552
+	atSince := c.putBytes(since)
+	atSaid := c.allocateMany(len(said), 1, 1)
+	atLen := fixed + 0
+	{
+		b := c.bytes(atLen, 4)
+		endian.PutUint32(b[0:], uint32(*theLen))
+	}
+	atError := fixed + 8
+	result = Result(c.core.Xrk_apart_followed((*object)(committer).address(), int32(atSince), int32(len(since)), int32(atSaid), int32(len(said)), int32(atLen), int32(atError)))
+	c.done = true
+	{
+		b := c.bytes(atLen, 4)
+		*theLen = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		copy(said, c.bytes(atSaid, min(len(said), int(*theLen))))
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// ApartRead is rk_apart_read.
+func ApartRead(pass *RepairPass, theRange *Range, followed []uint8, revision uint64, data []uint8, now uint64, needsFence *bool, theError *Error) (result Result) {
+	c := call{first: (*object)(pass)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 584
+	var atRange uint32
+	if theRange != nil {
+		atRange = fixed + 0
+		theRange.store(&c, atRange)
+	}
+	atFollowed := c.putBytes(followed)
+	atData := c.putBytes(data)
+	atNeedsFence := fixed + 32
+	{
+		b := c.bytes(atNeedsFence, 1)
+		putBool(b[0:], *needsFence)
+	}
+	atError := fixed + 40
+	result = Result(c.core.Xrk_apart_read((*object)(pass).address(), int32(atRange), int32(atFollowed), int32(len(followed)), int64(revision), int32(atData), int32(len(data)), int64(now), int32(atNeedsFence), int32(atError)))
+	c.done = true
+	{
+		b := c.bytes(atNeedsFence, 1)
+		*needsFence = b[0] != 0
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// ApartFenced is rk_apart_fenced.
+func ApartFenced(pass *RepairPass, theRange *Range, fence uint64, theError *Error) (result Result) {
+	c := call{first: (*object)(pass)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 576
+	var atRange uint32
+	if theRange != nil {
+		atRange = fixed + 0
+		theRange.store(&c, atRange)
+	}
+	atError := fixed + 32
+	result = Result(c.core.Xrk_apart_fenced((*object)(pass).address(), int32(atRange), int64(fence), int32(atError)))
+	c.done = true
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// ApartNeeds is rk_apart_needs.
+func ApartNeeds(pass *RepairPass, theRange *Range, sets *bool, outside *uint32, theError *Error) (result Result) {
+	c := call{first: (*object)(pass)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 584
+	var atRange uint32
+	if theRange != nil {
+		atRange = fixed + 0
+		theRange.store(&c, atRange)
+	}
+	atSets := fixed + 32
+	{
+		b := c.bytes(atSets, 1)
+		putBool(b[0:], *sets)
+	}
+	atOutside := fixed + 36
+	{
+		b := c.bytes(atOutside, 4)
+		endian.PutUint32(b[0:], uint32(*outside))
+	}
+	atError := fixed + 40
+	result = Result(c.core.Xrk_apart_needs((*object)(pass).address(), int32(atRange), int32(atSets), int32(atOutside), int32(atError)))
+	c.done = true
+	{
+		b := c.bytes(atOutside, 4)
+		*outside = endian.Uint32(b[0:])
+	}
+	{
+		b := c.bytes(atSets, 1)
+		*sets = b[0] != 0
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// ApartCheck is rk_apart_check.
+func ApartCheck(committer *Committer, sets bool, outside uint32, theError *Error) (result Result) {
+	c := call{first: (*object)(committer)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 544
+	atError := fixed + 0
+	result = Result(c.core.Xrk_apart_check((*object)(committer).address(), number(sets), int32(outside), int32(atError)))
+	c.done = true
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// ApartDue is rk_apart_due.
+func ApartDue(pass *RepairPass, theRange *Range, said []uint8, theLen *uint, theError *Error) (result Result) {
+	c := call{first: (*object)(pass)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 584
+	var atRange uint32
+	if theRange != nil {
+		atRange = fixed + 0
+		theRange.store(&c, atRange)
+	}
+	atSaid := c.allocateMany(len(said), 1, 1)
+	atLen := fixed + 32
+	{
+		b := c.bytes(atLen, 4)
+		endian.PutUint32(b[0:], uint32(*theLen))
+	}
+	atError := fixed + 40
+	result = Result(c.core.Xrk_apart_due((*object)(pass).address(), int32(atRange), int32(atSaid), int32(len(said)), int32(atLen), int32(atError)))
+	c.done = true
+	{
+		b := c.bytes(atLen, 4)
+		*theLen = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		copy(said, c.bytes(atSaid, min(len(said), int(*theLen))))
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// ApartHandedOut is rk_apart_handed_out.
+func ApartHandedOut(committer *Committer, due []uint8, said []uint8, theLen *uint, theError *Error) (result Result) {
+	c := call{first: (*object)(committer)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 552
+	atDue := c.putBytes(due)
+	atSaid := c.allocateMany(len(said), 1, 1)
+	atLen := fixed + 0
+	{
+		b := c.bytes(atLen, 4)
+		endian.PutUint32(b[0:], uint32(*theLen))
+	}
+	atError := fixed + 8
+	result = Result(c.core.Xrk_apart_handed_out((*object)(committer).address(), int32(atDue), int32(len(due)), int32(atSaid), int32(len(said)), int32(atLen), int32(atError)))
+	c.done = true
+	{
+		b := c.bytes(atLen, 4)
+		*theLen = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		copy(said, c.bytes(atSaid, min(len(said), int(*theLen))))
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// ApartDiff is rk_apart_diff.
+func ApartDiff(pass *RepairPass, theRange *Range, handedOut []uint8, at uint64, isGuarded bool, said []uint8, theLen *uint, theError *Error) (result Result) {
+	c := call{first: (*object)(pass)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 584
+	var atRange uint32
+	if theRange != nil {
+		atRange = fixed + 0
+		theRange.store(&c, atRange)
+	}
+	atHandedOut := c.putBytes(handedOut)
+	atSaid := c.allocateMany(len(said), 1, 1)
+	atLen := fixed + 32
+	{
+		b := c.bytes(atLen, 4)
+		endian.PutUint32(b[0:], uint32(*theLen))
+	}
+	atError := fixed + 40
+	result = Result(c.core.Xrk_apart_diff((*object)(pass).address(), int32(atRange), int32(atHandedOut), int32(len(handedOut)), int64(at), number(isGuarded), int32(atSaid), int32(len(said)), int32(atLen), int32(atError)))
+	c.done = true
+	{
+		b := c.bytes(atLen, 4)
+		*theLen = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		copy(said, c.bytes(atSaid, min(len(said), int(*theLen))))
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// ApartSubmit is rk_apart_submit.
+func ApartSubmit(committer *Committer, diff []uint8, at uint64, isGuarded bool, deadline uint64, ticket *uint64, theError *Error) (result Result) {
+	c := call{first: (*object)(committer)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 552
+	atDiff := c.putBytes(diff)
+	atTicket := fixed + 0
+	{
+		b := c.bytes(atTicket, 8)
+		endian.PutUint64(b[0:], uint64(*ticket))
+	}
+	atError := fixed + 8
+	result = Result(c.core.Xrk_apart_submit((*object)(committer).address(), int32(atDiff), int32(len(diff)), int64(at), number(isGuarded), int64(deadline), int32(atTicket), int32(atError)))
+	c.done = true
+	{
+		b := c.bytes(atTicket, 8)
+		*ticket = endian.Uint64(b[0:])
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
 }

@@ -102,16 +102,18 @@ func TestFirstFault(t *testing.T) {
 func TestTrapPoisonsBothHandles(t *testing.T) {
 	var audit *Audit
 	var tracker *LeakTracker
+	var pass *RepairPass
 	var report *Report
 	var details Error
-	if result := LeakTrackerNew(3, 1, false, &tracker, &details); result != ResultOK {
-		t.Fatal(result)
-	}
-	if result := AuditNew(false, nil, &audit); result != ResultOK {
-		t.Fatal(result)
+	for _, result := range []Result{
+		LeakTrackerNew(3, 1, false, &tracker, &details), RepairPassNew(tracker, &pass), RepairPassAudit(pass, false, nil, &audit, &details),
+	} {
+		if result != ResultOK {
+			t.Fatal(result, details.Message)
+		}
 	}
 	restore := outsideMemory(tracker.in)
-	result := AuditFinish(audit, tracker, &report, &details)
+	result := RepairPassFinish(pass, audit, &report, &details)
 	restore()
 	if result != ResultPanic || report != nil {
 		t.Fatal(result, report)
@@ -119,8 +121,10 @@ func TestTrapPoisonsBothHandles(t *testing.T) {
 	if result := AuditObserveServices(audit, nil, new(Services), &details); result != ResultPoisoned {
 		t.Error(result)
 	}
-	var pass *RepairPass
-	if result := RepairPassNew(tracker, &pass); result != ResultPoisoned {
+	if result := RepairPassFinish(pass, audit, &report, &details); result != ResultPoisoned {
+		t.Error(result)
+	}
+	if result := RepairPassAudit(pass, false, nil, &audit, &details); result != ResultPoisoned {
 		t.Error(result)
 	}
 }
@@ -148,6 +152,44 @@ func TestMemoryIsUsedAgain(t *testing.T) {
 				t.Errorf("%d objects", a.in.objects)
 			}
 		}
+	}
+}
+
+// A committer never waits for a repair pass, which waits for no other of another server.
+func TestCommittersAndPassesAreApart(t *testing.T) {
+	var details Error
+	committer := func() *Committer {
+		var r Range
+		var c *Committer
+		for _, result := range []Result{
+			RangeParse("10.0.0.0/24", RangeKindCIDR, &r, &details), CommitterNew(&r, StrategyContiguous, 1, ReplaceAlways, 1, &c, &details),
+		} {
+			if result != ResultOK {
+				t.Fatal(result, details.Message)
+			}
+		}
+		return c
+	}
+	ours, others := committer(), committer()
+	var passes [2]*RepairPass
+	var audit *Audit
+	for i := range passes {
+		var tracker *LeakTracker
+		for _, result := range []Result{LeakTrackerNew(3, 1, false, &tracker, &details), RepairPassNew(tracker, &passes[i])} {
+			if result != ResultOK {
+				t.Fatal(result, details.Message)
+			}
+		}
+	}
+	if result := RepairPassBegin(passes[0], ours, &details); result != ResultOK {
+		t.Fatal(result, details.Message)
+	}
+	if result := AuditNew(nil, false, nil, &audit); result != ResultOK {
+		t.Fatal(result)
+	}
+	instances := map[*instance]bool{ours.in: true, others.in: true, passes[0].in: true, passes[1].in: true, audit.in: true}
+	if len(instances) != 5 {
+		t.Errorf("%d instances", len(instances))
 	}
 }
 

@@ -224,10 +224,19 @@ func audits(s *sequence) {
 
 func (s *sequence) audit(passes *rangekeeper.Passes) {
 	created := time.Unix(1_700_000_000, 0)
-	audit, err := rangekeeper.NewAudit()
-	objects := s.IntN(2) == 0
-	if objects {
-		audit, err = rangekeeper.NewIPAddressAudit(created.Add(time.Minute))
+	objects, counts := s.IntN(2) == 0, s.IntN(3) > 0
+	now := created.Add(time.Minute)
+	var audit *rangekeeper.Audit
+	var err error
+	switch {
+	case objects && counts:
+		audit, err = passes.NewIPAddressAudit(now)
+	case objects:
+		audit, err = rangekeeper.NewIPAddressAudit(now)
+	case counts:
+		audit, err = passes.NewAudit()
+	default:
+		audit, err = rangekeeper.NewAudit()
 	}
 	s.answer("audit", err)
 	defer audit.Close()
@@ -281,10 +290,7 @@ func (s *sequence) audit(passes *rangekeeper.Passes) {
 	// The message has the index, which 32 bits do not hold.
 	s.answer("far", errors.Is(audit.CompareBitmap(s.farIndex(), s.Uint64(), s.Uint64()), rangekeeper.ErrInvalidArgument))
 	s.answer("cluster", audit.CheckCluster(rangekeeper.Bitmaps{ServiceIPs: rangekeeper.Presence(s.IntN(3)), ServiceNodePorts: rangekeeper.Initialised}, s.IntN(2) == 0))
-	if s.IntN(3) == 0 {
-		passes = nil
-	}
-	report, err := audit.Finish(passes)
+	report, err := audit.Finish()
 	s.answer("finish", err)
 	if err != nil {
 		return

@@ -106,14 +106,14 @@ func ourRepair(c cluster) side {
 	var snapshot []byte
 	return func(n int) {
 		for range n {
-			pass, err := rangekeeper.NewAudit()
+			pass, err := passes.NewAudit()
 			must(err)
 			_, err = pass.AddBitmap(configured, rangekeeper.Stored{Range: cidr12, Data: c.snapshot})
 			must(err)
 			must(pass.ObserveAll(len(c.services), func(batch *rangekeeper.Services, from, to int) {
 				fill(batch, c.services[from:to])
 			}))
-			outcome, err := pass.Finish(passes)
+			outcome, err := pass.Finish()
 			must(err)
 			snapshot, err = outcome.Snapshot(0, snapshot)
 			must(err)

@@ -36,7 +36,8 @@ impl Server {
     }
 
     fn pass_without_view(&mut self, revision: u64, now: Duration) -> Bitmap {
-        self.passes.seen(range().into(), &self.committer, revision, now);
+        let followed = self.committer.followed(&self.passes.since(range().into(), revision));
+        self.passes.seen(range().into(), &followed, revision, now);
         let mut leaked = bitmap([1, 2]);
         self.passes.counters().of(range().into()).advance(&mut leaked);
         leaked
@@ -45,7 +46,9 @@ impl Server {
     /// The offsets that are cleared of those that are due.
     fn clear(&mut self, due: Bitmap, listed: Listed) -> Vec<u32> {
         let changes = Changes { range: range().into(), set: bitmap([7]), clear: due, duplicates: vec![8], outside: 0 };
-        let diff = self.passes.diff(&changes, &mut self.committer, listed.revision(), listed);
+        let handed_out = self.committer.handed_out(changes.due());
+        let (diff, follow) = self.passes.diff(&changes, &handed_out, listed.revision(), listed);
+        self.committer.follow(&follow);
         assert_eq!((diff.set, diff.duplicates, diff.listed), (bitmap([7]), vec![8], listed));
         diff.clear.iter().collect()
     }

@@ -12,6 +12,8 @@ type header struct {
 	structs   []*structure // a struct follows those in its fields
 	handles   []string
 	functions []function
+	// apart are the functions that only pure Go has.
+	apart []function
 }
 
 type constant struct{ name, value string }
@@ -78,6 +80,17 @@ func parse(text string) (*header, error) {
 		}
 		h.structs = append(h.structs, s)
 	}
+	var err error
+	if h.functions, err = parseFunctions(text); err != nil {
+		return nil, err
+	}
+	h.findInputs()
+	return h, nil
+}
+
+// parseFunctions returns the functions of a header without comments.
+func parseFunctions(text string) ([]function, error) {
+	var all []function
 	for _, match := range prototypes.FindAllStringSubmatch(text, -1) {
 		f := function{name: match[2], result: strings.TrimSpace(match[1])}
 		for _, text := range strings.Split(match[3], ",") {
@@ -93,10 +106,9 @@ func parse(text string) (*header, error) {
 				name: p[4], kind: p[2], constant: p[1] != "", pointers: strings.Count(p[3], "*"),
 			})
 		}
-		h.functions = append(h.functions, f)
+		all = append(all, f)
 	}
-	h.findInputs()
-	return h, nil
+	return all, nil
 }
 
 func statements(body string) []string {

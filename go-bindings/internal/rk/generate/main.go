@@ -1,7 +1,7 @@
 // Command generate writes the Go side of the C ABI from include/rangekeeper.h: the constants and structs, and the functions of
 // both back ends. With -check it only reports whether they are up to date.
 //
-//	go run ./internal/rk/generate ../include/rangekeeper.h internal/rk
+//	go run ./internal/rk/generate ../include/rangekeeper.h ../ffi/apart.h internal/rk
 package main
 
 import (
@@ -22,13 +22,14 @@ func (w *writer) line(format string, arguments ...any) {
 func main() {
 	check := flag.Bool("check", false, "only report whether the files are up to date")
 	flag.Parse()
-	if err := run(flag.Arg(0), flag.Arg(1), *check); err != nil {
+	if err := run(flag.Arg(0), flag.Arg(1), flag.Arg(2), *check); err != nil {
 		fmt.Fprintln(os.Stderr, "generate:", err)
 		os.Exit(1)
 	}
 }
 
-func run(from, folder string, check bool) error {
+// run writes the files into a folder. apart has the functions that only pure Go has.
+func run(from, apart, folder string, check bool) error {
 	text, err := os.ReadFile(from)
 	if err != nil {
 		return err
@@ -36,6 +37,12 @@ func run(from, folder string, check bool) error {
 	h, err := parse(string(text))
 	if err != nil {
 		return fmt.Errorf("%s: %w", from, err)
+	}
+	if text, err = os.ReadFile(apart); err != nil {
+		return err
+	}
+	if h.apart, err = parseFunctions(comments.ReplaceAllString(string(text), "")); err != nil {
+		return fmt.Errorf("%s: %w", apart, err)
 	}
 	for name, write := range map[string]func(*writer){"types": h.types, "native": h.native, "pure": h.pure} {
 		w := new(writer)

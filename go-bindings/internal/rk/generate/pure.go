@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -24,9 +25,16 @@ func (h *header) pure(w *writer) {
 			h.load(w, s)
 		}
 	}
-	for i := range h.functions {
-		h.pureFunction(w, &h.functions[i])
+	for _, f := range append(slices.Clone(h.functions), h.apart...) {
+		// A pass and a committer are in different instances: apart.go has these functions.
+		if !f.takes("rk_repair_pass") || !f.takes("rk_committer") {
+			h.pureFunction(w, &f)
+		}
 	}
+}
+
+func (f *function) takes(handle string) bool {
+	return slices.ContainsFunc(f.parameters, func(p parameter) bool { return p.kind == handle && p.pointers == 1 })
 }
 
 // stored and loaded report whether Go writes or reads a struct in the library's memory.
@@ -34,7 +42,7 @@ func (h *header) stored(s *structure) bool { return h.crosses(s, true) }
 func (h *header) loaded(s *structure) bool { return h.crosses(s, false) }
 
 func (h *header) crosses(s *structure, in bool) bool {
-	for _, f := range h.functions {
+	for _, f := range append(slices.Clone(h.functions), h.apart...) {
 		for _, p := range f.parameters {
 			if p.pointers == 1 && p.constant == in && h.contains(p.kind, s.name) {
 				return true
@@ -174,16 +182,16 @@ func (h *header) load(w *writer, s *structure) {
 	w.line("%s\n}\n", body)
 }
 
-// places are the instances for new objects that are not made of others.
+// places are the instances for new objects, unless they are made of others.
 var places = map[string]string{
 	"rk_allocator":        "place(bitmapSize(theRange))",
 	"rk_leak_counters":    "place(bitmapSize(theRange))",
 	"rk_index":            "newCore()",
 	"rk_range_allocation": "newCore()",
 	"rk_bootstrap":        "newBootstrap()",
-	"rk_committer":        "repairs()",
-	"rk_leak_tracker":     "repairs()",
-	"rk_audit":            "repairs()",
+	"rk_committer":        "newCore()",
+	"rk_leak_tracker":     "newCore()",
+	"rk_audit":            "newCore()",
 }
 
 func (h *header) pureFunction(w *writer, f *function) {
@@ -221,6 +229,12 @@ func (h *header) pureFunction(w *writer, f *function) {
 		fields = append(fields, []string{"first", "second"}[i]+": "+object)
 	}
 	w.line("c := call{%s}", strings.Join(fields, ", "))
+	if len(objects) == 2 {
+		w.line("if result = c.together(); result != ResultOK {\ntheError.Message = %q\nreturn result\n}", "the audit is not the one of this pass")
+	}
+	if place, ok := places[made]; ok && len(objects) == 1 && f.name == made+"_new" {
+		w.line("if c.first == nil {\nc.instance = %s\n}", place)
+	}
 	if f.result == "rk_result" {
 		w.line("if result = c.enter(&%sCalls); result != ResultOK {\nreturn result\n}\ndefer c.leave(&result)", module)
 	} else {

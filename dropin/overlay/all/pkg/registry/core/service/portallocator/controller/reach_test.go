@@ -27,7 +27,7 @@ func collectServiceNodePorts(service *corev1.Service) (claimed []int) {
 	if err := pass.Observe(&batch); err != nil {
 		panic(err)
 	}
-	for _, finding := range must(must(pass.Finish(nil)).Findings()) {
+	for _, finding := range must(must(pass.Finish()).Findings()) {
 		claimed = append(claimed, must(strconv.Atoi(finding.Value)))
 	}
 	return claimed
