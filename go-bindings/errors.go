@@ -21,6 +21,9 @@ var (
 	// ErrPoisoned: the library caught a fault in itself, in this call or an earlier one, and the object cannot be used any
 	// more. Please report it.
 	ErrPoisoned = errors.New("the library caught a fault in itself; the object cannot be used any more")
+	// ErrNoMemory: an object has 1 GiB, or an argument more than 128 MiB, and the call, which might have needed more memory than
+	// there is for one object, was not made. In pure Go only.
+	ErrNoMemory = errors.New("an object can have no more memory")
 	// ErrEncrypted: a stored object is encrypted at rest; the *DecodeError around it names the provider.
 	ErrEncrypted = errors.New("the stored object is encrypted at rest")
 	// ErrSameKind: the audit or pass has a range of this kind (IPv4, IPv6, ports) already.
@@ -136,6 +139,8 @@ func resultError(code rk.Result) error {
 			return fmt.Errorf("%w; please report it: %s", ErrPoisoned, fault)
 		}
 		return ErrPoisoned
+	case rk.ResultNoMemory:
+		return ErrNoMemory
 	case rk.ResultSameKind:
 		return ErrSameKind
 	case rk.ResultInvalidArgument:

@@ -19,9 +19,15 @@ const BackEnd = "pure Go"
 const (
 	pageSize    = 1 << 16
 	maximalSize = 1 << 32
+	// argumentsLimit is what an argument may take: a batch becomes some times as much in the library.
+	argumentsLimit = 128 << 20
 	// argumentsSize is the least memory that an instance has for arguments: some KiB, for all but long lists.
 	argumentsSize = 2 << 10
 )
+
+// objectLimit is the memory of an instance, in bytes, from which on nothing is added to its objects. So no call finds that there
+// is none, halfway.
+var objectLimit = 1 << 30
 
 // instance is a copy of the library, for one call at a time: its objects and memory are its own. The memory is part of the Go
 // heap and is collected with the last object; it never shrinks before.

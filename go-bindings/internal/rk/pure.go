@@ -13,8 +13,8 @@ import (
 // Numbers in the library's memory are little-endian on every platform.
 var endian = binary.LittleEndian
 
-// errTooLarge: the library's address space has no room for the arguments of a call, which was not made.
-var errTooLarge = errors.New("the arguments are larger than the address space")
+// errNoMemory: the call might need more memory than the library's address space has, and was not made.
+var errNoMemory = errors.New("no memory")
 
 // object is a handle.
 type object struct {
@@ -99,8 +99,8 @@ func (o *object) state() Result {
 func (c *call) leave(result *Result) {
 	defer c.mutex.Unlock()
 	if !c.done {
-		if trap := recover(); trap == errTooLarge {
-			*result = ResultInvalidArgument
+		if trap := recover(); trap == errNoMemory {
+			*result = ResultNoMemory
 		} else {
 			*result = ResultPanic
 			*c.stack = c.stackBefore
@@ -168,12 +168,12 @@ func (c *call) allocate(size, align uint32) uint32 {
 
 func (c *call) allocateBlock(size uint64) uint32 {
 	size += blockHeader
-	if size > math.MaxInt32 {
-		panic(errTooLarge)
+	if size > argumentsLimit {
+		panic(errNoMemory)
 	}
 	at := c.instance.allocate(uint32(size))
 	if at == 0 {
-		panic(errTooLarge)
+		panic(errNoMemory)
 	}
 	b := c.bytes(at, blockHeader)
 	endian.PutUint32(b, c.blocks)
@@ -183,10 +183,17 @@ func (c *call) allocateBlock(size uint64) uint32 {
 }
 
 func (c *call) allocateMany(n int, size, align uint32) uint32 {
-	if uint64(n) > math.MaxInt32/uint64(size) {
-		panic(errTooLarge)
+	if uint64(n) > argumentsLimit/uint64(size) {
+		panic(errNoMemory)
 	}
 	return c.allocate(uint32(n)*size, align)
+}
+
+// grow comes before a call that adds to its object. A list in it may take as much again while it grows, twice for a moment.
+func (c *call) grow() {
+	if len(*c.memory) > objectLimit {
+		panic(errNoMemory)
+	}
 }
 
 // bytes returns the memory at an address until the next allocation.

@@ -507,6 +507,7 @@ func AllocatorDryRun(allocator *Allocator, dryRun **Allocator) (result Result) {
 	fixed := c.next
 	c.next += 8
 	atDryRun := fixed + 0
+	c.grow()
 	result = Result(c.core.Xrk_allocator_dry_run((*object)(allocator).address(), int32(atDryRun)))
 	c.done = true
 	if result == ResultOK {
@@ -646,6 +647,7 @@ func AllocatorAllocateBatch(allocator *Allocator, requests []Value, values []Val
 	}
 	atValues := c.allocateMany(len(values), 24, 8)
 	atError := fixed + 0
+	c.grow()
 	result = Result(c.core.Xrk_allocator_allocate_batch((*object)(allocator).address(), int32(atRequests), int32(len(values)), int32(atValues), int32(atError)))
 	c.done = true
 	if result == ResultOK {
@@ -698,6 +700,7 @@ func AllocatorRestore(allocator *Allocator, theRange string, data []uint8, theEr
 	atRange := c.putText(theRange)
 	atData := c.putBytes(data)
 	atError := fixed + 0
+	c.grow()
 	result = Result(c.core.Xrk_allocator_restore((*object)(allocator).address(), int32(atRange), int32(len(theRange)), int32(atData), int32(len(data)), int32(atError)))
 	c.done = true
 	if result != ResultOK {
@@ -762,6 +765,7 @@ func AuditAddBitmap(audit *Audit, configured *Range, storedRange string, storedD
 	atStoredRange := c.putText(storedRange)
 	atStoredData := c.putBytes(storedData)
 	atError := fixed + 32
+	c.grow()
 	result = Result(c.core.Xrk_audit_add_bitmap((*object)(audit).address(), int32(atConfigured), int32(atStoredRange), int32(len(storedRange)), int32(atStoredData), int32(len(storedData)), int32(atError)))
 	c.done = true
 	if result != ResultOK {
@@ -786,6 +790,7 @@ func AuditAddUnseen(audit *Audit, theRange *Range, known []uint8, theError *Erro
 	}
 	atKnown := c.putBytes(known)
 	atError := fixed + 32
+	c.grow()
 	result = Result(c.core.Xrk_audit_add_unseen((*object)(audit).address(), int32(atRange), int32(atKnown), int32(len(known)), int32(atError)))
 	c.done = true
 	if result != ResultOK {
@@ -846,6 +851,7 @@ func AuditObserveIPAddresses(audit *Audit, batch *IPAddresses, theError *Error) 
 		batch.store(&c, atBatch)
 	}
 	atError := fixed + 32
+	c.grow()
 	result = Result(c.core.Xrk_audit_observe_ip_addresses((*object)(audit).address(), int32(atBatch), int32(atError)))
 	c.done = true
 	if result != ResultOK {
@@ -874,6 +880,7 @@ func AuditObserveServices(audit *Audit, names *ServiceNames, batch *Services, th
 		batch.store(&c, atBatch)
 	}
 	atError := fixed + 56
+	c.grow()
 	result = Result(c.core.Xrk_audit_observe_services((*object)(audit).address(), int32(atNames), int32(atBatch), int32(atError)))
 	c.done = true
 	if result != ResultOK {
@@ -1125,6 +1132,7 @@ func CommitterSubmit(committer *Committer, submitted []Operation, values []Value
 	}
 	atTickets := c.allocateMany(len(tickets), 8, 8)
 	atError := fixed + 0
+	c.grow()
 	result = Result(c.core.Xrk_committer_submit((*object)(committer).address(), int32(atSubmitted), int32(len(tickets)), int32(atValues), int32(len(values)), int32(atTickets), int32(atError)))
 	c.done = true
 	if result == ResultOK {
@@ -1159,6 +1167,7 @@ func CommitterAbandon(committer *Committer, revision uint64, store uint32, value
 	for i := range values {
 		values[i].store(&c, atValues+uint32(i)*24)
 	}
+	c.grow()
 	result = Result(c.core.Xrk_committer_abandon((*object)(committer).address(), int64(revision), int32(store), int32(atValues), int32(len(values))))
 	c.done = true
 	return result
@@ -1175,6 +1184,7 @@ func CommitterWritten(committer *Committer, values []Value) (result Result) {
 	for i := range values {
 		values[i].store(&c, atValues+uint32(i)*24)
 	}
+	c.grow()
 	result = Result(c.core.Xrk_committer_written((*object)(committer).address(), int32(atValues), int32(len(values))))
 	c.done = true
 	return result
@@ -1375,6 +1385,7 @@ func IndexInsertCIDR(index *Index, cidr *ServiceCIDR, added *bool) (result Resul
 		b := c.bytes(atAdded, 1)
 		putBool(b[0:], *added)
 	}
+	c.grow()
 	result = Result(c.core.Xrk_index_insert_cidr((*object)(index).address(), int32(atCIDR), int32(atAdded)))
 	c.done = true
 	{
@@ -1491,6 +1502,7 @@ func IndexReserve(index *Index, cidrs []ServiceCIDR, inOrder bool, until uint64,
 		cidrs[i].store(&c, atCIDRs+uint32(i)*32)
 	}
 	atReservation := fixed + 0
+	c.grow()
 	result = Result(c.core.Xrk_index_reserve((*object)(index).address(), int32(atCIDRs), int32(len(cidrs)), number(inOrder), int64(until), int32(atReservation)))
 	c.done = true
 	if result == ResultOK {
@@ -1654,6 +1666,7 @@ func IndexReplace(index *Index, values []Value, revision uint64, changes *IndexC
 		values[i].store(&c, atValues+uint32(i)*24)
 	}
 	atChanges := fixed + 0
+	c.grow()
 	result = Result(c.core.Xrk_index_replace((*object)(index).address(), int32(atValues), int32(len(values)), int64(revision), int32(atChanges)))
 	c.done = true
 	if result == ResultOK {
@@ -1781,6 +1794,7 @@ func LeakCountersAdvance(counters *LeakCounters, leaked []Value, due []Value, du
 		b := c.bytes(atDueLen, 4)
 		endian.PutUint32(b[0:], uint32(*dueLen))
 	}
+	c.grow()
 	result = Result(c.core.Xrk_leak_counters_advance((*object)(counters).address(), int32(atLeaked), int32(len(leaked)), int32(atDue), int32(len(due)), int32(atDueLen)))
 	c.done = true
 	{
@@ -2001,6 +2015,7 @@ func RangeChanges(theRange *Range, before []uint8, after []uint8, fromOffset uin
 		endian.PutUint32(b[0:], uint32(*nextOffset))
 	}
 	atError := fixed + 40
+	c.grow()
 	result = Result(c.core.Xrk_range_changes(int32(atRange), int32(atBefore), int32(len(before)), int32(atAfter), int32(len(after)), int32(fromOffset), int32(atValues), int32(atAllocated), int32(len(allocated)), int32(atN), int32(atNextOffset), int32(atError)))
 	c.done = true
 	{
@@ -2055,6 +2070,7 @@ func RangeAllocationDecode(stored []uint8, theObject **RangeAllocation, theError
 	atStored := c.putBytes(stored)
 	atObject := fixed + 0
 	atError := fixed + 8
+	c.grow()
 	result = Result(c.core.Xrk_range_allocation_decode(int32(atStored), int32(len(stored)), int32(atObject), int32(atError)))
 	c.done = true
 	if result == ResultOK {
@@ -2145,6 +2161,7 @@ func RangeAllocationSet(theObject *RangeAllocation, theRange string, data []uint
 	atRange := c.putText(theRange)
 	atData := c.putBytes(data)
 	atError := fixed + 0
+	c.grow()
 	result = Result(c.core.Xrk_range_allocation_set((*object)(theObject).address(), int32(atRange), int32(len(theRange)), int32(atData), int32(len(data)), int32(atError)))
 	c.done = true
 	if result != ResultOK {
@@ -2295,6 +2312,7 @@ func ReportRecordRepair(report *Report, theRange uint, failed bool, set []Value,
 		cleared[i].store(&c, atCleared+uint32(i)*24)
 	}
 	atError := fixed + 0
+	c.grow()
 	result = Result(c.core.Xrk_report_record_repair((*object)(report).address(), size(theRange), number(failed), int32(atSet), int32(len(set)), int32(atCleared), int32(len(cleared)), int32(atError)))
 	c.done = true
 	if result != ResultOK {
@@ -2418,6 +2436,7 @@ func ReportObserveClaimants(report *Report, names *ServiceNames, batch *Services
 		batch.store(&c, atBatch)
 	}
 	atError := fixed + 56
+	c.grow()
 	result = Result(c.core.Xrk_report_observe_claimants((*object)(report).address(), int32(atNames), int32(atBatch), int32(atError)))
 	c.done = true
 	if result != ResultOK {
@@ -2941,6 +2960,7 @@ func ApartFollowed(committer *Committer, since []uint8, said []uint8, theLen *ui
 		endian.PutUint32(b[0:], uint32(*theLen))
 	}
 	atError := fixed + 8
+	c.grow()
 	result = Result(c.core.Xrk_apart_followed((*object)(committer).address(), int32(atSince), int32(len(since)), int32(atSaid), int32(len(said)), int32(atLen), int32(atError)))
 	c.done = true
 	{
@@ -2978,6 +2998,7 @@ func ApartRead(pass *RepairPass, theRange *Range, followed []uint8, revision uin
 		putBool(b[0:], *needsFence)
 	}
 	atError := fixed + 40
+	c.grow()
 	result = Result(c.core.Xrk_apart_read((*object)(pass).address(), int32(atRange), int32(atFollowed), int32(len(followed)), int64(revision), int32(atData), int32(len(data)), int64(now), int32(atNeedsFence), int32(atError)))
 	c.done = true
 	{
@@ -3125,6 +3146,7 @@ func ApartHandedOut(committer *Committer, due []uint8, said []uint8, theLen *uin
 		endian.PutUint32(b[0:], uint32(*theLen))
 	}
 	atError := fixed + 8
+	c.grow()
 	result = Result(c.core.Xrk_apart_handed_out((*object)(committer).address(), int32(atDue), int32(len(due)), int32(atSaid), int32(len(said)), int32(atLen), int32(atError)))
 	c.done = true
 	{
@@ -3162,6 +3184,7 @@ func ApartDiff(pass *RepairPass, theRange *Range, handedOut []uint8, at uint64, 
 		endian.PutUint32(b[0:], uint32(*theLen))
 	}
 	atError := fixed + 40
+	c.grow()
 	result = Result(c.core.Xrk_apart_diff((*object)(pass).address(), int32(atRange), int32(atHandedOut), int32(len(handedOut)), int64(at), number(isGuarded), int32(atSaid), int32(len(said)), int32(atLen), int32(atError)))
 	c.done = true
 	{
@@ -3193,6 +3216,7 @@ func ApartSubmit(committer *Committer, diff []uint8, at uint64, isGuarded bool, 
 		endian.PutUint64(b[0:], uint64(*ticket))
 	}
 	atError := fixed + 8
+	c.grow()
 	result = Result(c.core.Xrk_apart_submit((*object)(committer).address(), int32(atDiff), int32(len(diff)), int64(at), number(isGuarded), int64(deadline), int32(atTicket), int32(atError)))
 	c.done = true
 	{

@@ -98,6 +98,50 @@ func TestFirstFault(t *testing.T) {
 	}
 }
 
+// A call that might need more memory than there is changes nothing, and its objects go on.
+func TestNoMemory(t *testing.T) {
+	var details Error
+	var audit *Audit
+	var report *Report
+	var none *Allocator
+	a, value := newAllocator(t, "10.0.0.0/12"), Value{}
+	if result := AuditNew(nil, false, nil, &audit); result != ResultOK {
+		t.Fatal(result)
+	}
+	services := &Services{Batch: Batch{Words: []uint32{0, 0, 0}}}
+	large := &Services{Batch: Batch{Words: make([]uint32, argumentsLimit/4)}}
+	if result := AuditObserveServices(audit, nil, large, &details); result != ResultNoMemory {
+		t.Errorf("%v, with more than there may be in one argument", result)
+	}
+	allocateMany := func(n int) (result Result) {
+		c := call{first: (*object)(a)}
+		if result = c.enter(nil); result != ResultOK {
+			return result
+		}
+		defer c.leave(&result)
+		c.allocateMany(n, 24, 8)
+		c.done = true
+		return ResultOK
+	}
+	for n, want := range map[int]Result{argumentsLimit/24 - 1: ResultOK, argumentsLimit/24 + 1: ResultNoMemory, 1 << 30: ResultNoMemory} {
+		if result := allocateMany(n); result != want {
+			t.Errorf("%d times 24 bytes: %v", n, result)
+		}
+	}
+	defer func(limit int) { objectLimit = limit }(objectLimit)
+	objectLimit = 1 << 16
+	for i, result := range []Result{AllocatorDryRun(a, &none), AuditObserveServices(audit, nil, services, &details)} {
+		if result != ResultNoMemory || none != nil {
+			t.Error(i, result)
+		}
+	}
+	for i, result := range []Result{AllocatorAllocateNext(a, &value), AuditFinish(audit, &report, &details)} {
+		if result != ResultOK {
+			t.Error(i, result)
+		}
+	}
+}
+
 // Both handles of a call that traps are poisoned.
 func TestTrapPoisonsBothHandles(t *testing.T) {
 	var audit *Audit
@@ -292,24 +336,5 @@ func TestArgumentsEnd(t *testing.T) {
 		}
 		c.done = true
 		c.leave(new(Result))
-	}
-}
-
-func TestNothingButTheSizeOfArguments(t *testing.T) {
-	a := newAllocator(t, "10.0.0.0/24")
-	defer AllocatorFree(a)
-	tooLarge := func() (result Result) {
-		c := call{first: (*object)(a)}
-		if result = c.enter(nil); result != ResultOK {
-			return result
-		}
-		defer c.leave(&result)
-		c.allocateMany(1<<30, 24, 8)
-		return ResultOK
-	}
-	for range 2 {
-		if result := tooLarge(); result != ResultInvalidArgument {
-			t.Error(result)
-		}
 	}
 }

@@ -7,3 +7,7 @@ package rk
 
 // Result is rk_result.
 type Result uint32
+
+// ResultNoMemory is what pure Go returns instead of a call that might need more memory than an object can have. In C the process
+// ends where there is no memory.
+const ResultNoMemory Result = 1 << 16

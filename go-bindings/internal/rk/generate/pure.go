@@ -33,6 +33,20 @@ func (h *header) pure(w *writer) {
 	}
 }
 
+// grows reports whether a function may add to its object what has no bound.
+func (h *header) grows(f *function) bool {
+	return f.name == "rk_allocator_dry_run" || strings.HasPrefix(f.name, "rk_index_insert") || slices.ContainsFunc(h.arguments(f), func(a argument) bool {
+		s := h.structure(a.kind)
+		hasList := s != nil && slices.ContainsFunc(members(s), func(m member) bool { return m.list || h.hasList(m.kind) })
+		return a.form == listIn || a.form == oneIn && hasList
+	})
+}
+
+func (h *header) hasList(kind string) bool {
+	s := h.structure(kind)
+	return s != nil && slices.ContainsFunc(members(s), func(m member) bool { return m.list })
+}
+
 func (f *function) takes(handle string) bool {
 	return slices.ContainsFunc(f.parameters, func(p parameter) bool { return p.kind == handle && p.pointers == 1 })
 }
@@ -349,6 +363,9 @@ func (h *header) pureFunction(w *writer, f *function) {
 		} else {
 			call = append(call, values[p.name])
 		}
+	}
+	if h.grows(f) {
+		w.line("c.grow()")
 	}
 	text := fmt.Sprintf("c.%s.X%s(%s)", module, f.name, strings.Join(call, ", "))
 	switch f.result {
