@@ -1,21 +1,28 @@
 
 /* The rest is written by hand in ffi/inline.h: it builds values and batches without a call of the library. */
 
-/** A port. */
-static inline rk_value rk_value_port(uint16_t port) {
+/** A port. One above 65535 is refused where it is used. */
+static inline rk_value rk_value_port(uint32_t port) {
   rk_value value = {0, port, RK_VALUE_KIND_PORT};
   return value;
 }
 
-/** An IPv4 address by its 32-bit number: 10.0.0.1 is 0x0a000001. */
-static inline rk_value rk_value_ipv4(uint32_t number) {
-  rk_value value = {0, number, RK_VALUE_KIND_IPV4};
+/** An IPv4 address by its 4 bytes in the order of the network, as they are in struct in_addr. */
+static inline rk_value rk_value_ipv4(const uint8_t bytes[4]) {
+  rk_value value = {0, 0, RK_VALUE_KIND_IPV4};
+  int i;
+  for (i = 0; i < 4; i++) value.low = value.low << 8 | bytes[i];
   return value;
 }
 
-/** An IPv6 address by the halves of its 128-bit number. */
-static inline rk_value rk_value_ipv6(uint64_t high, uint64_t low) {
-  rk_value value = {high, low, RK_VALUE_KIND_IPV6};
+/** An IPv6 address by its 16 bytes in the order of the network, as they are in struct in6_addr. */
+static inline rk_value rk_value_ipv6(const uint8_t bytes[16]) {
+  rk_value value = {0, 0, RK_VALUE_KIND_IPV6};
+  int i;
+  for (i = 0; i < 8; i++) {
+    value.high = value.high << 8 | bytes[i];
+    value.low = value.low << 8 | bytes[i + 8];
+  }
   return value;
 }
 

@@ -8,16 +8,24 @@ import (
 )
 
 // Strategy is how the next free value is chosen.
-type Strategy uint32
+type Strategy uint8
 
 const (
 	// Contiguous takes the lowest free value.
-	Contiguous Strategy = rk.StrategyContiguous
+	Contiguous Strategy = iota
 	// RandomScan takes the first free value from a random one on, with wrap.
-	RandomScan Strategy = rk.StrategyRandomScan
+	RandomScan
 	// DynamicBandFirst scans the dynamic band so, and only if that is full the static band.
-	DynamicBandFirst Strategy = rk.StrategyDynamicBandFirst
+	DynamicBandFirst
 )
+
+// toC returns the number in C, which is none of another kind of constants. One that is unknown stays as it is.
+func (s Strategy) toC() uint32 {
+	if s > DynamicBandFirst {
+		return uint32(s)
+	}
+	return rk.StrategyContiguous + uint32(s)
+}
 
 // How many items cross the border at once where there may be many.
 const (
@@ -41,7 +49,7 @@ func NewAllocator(r Range, strategy Strategy, seed uint64) (*Allocator, error) {
 	}
 	var handle *rk.Allocator
 	var details rk.Error
-	code := rk.AllocatorNew(r.pointer(), uint32(strategy), seed, &handle, &details)
+	code := rk.AllocatorNew(r.pointer(), strategy.toC(), seed, &handle, &details)
 	if code != rk.ResultOK {
 		return nil, detailedError(code, &details)
 	}

@@ -57,17 +57,25 @@ type CommitterConfig struct {
 
 // Replace says whether a repair replaces a stored object for another range of the same kind by one for the configured range.
 // An API server whose range is the stored one can allocate nothing from then on.
-type Replace uint32
+type Replace uint8
 
 const (
 	// ReplaceIfUnused replaces it only if no value is recorded in it and no Service has one. Nor is a missing object created
 	// while a Service has a value outside of the configured range. Else the repair is ErrRangeInUse.
-	ReplaceIfUnused Replace = rk.ReplaceIfUnused
+	ReplaceIfUnused Replace = iota
 	// ReplaceOnce is ReplaceAlways until the stored range was the configured one once, and then ReplaceIfUnused.
-	ReplaceOnce Replace = rk.ReplaceOnce
+	ReplaceOnce
 	// ReplaceAlways is what kube-apiserver does, whose flag is the operator's word.
-	ReplaceAlways Replace = rk.ReplaceAlways
+	ReplaceAlways
 )
+
+// toC returns the number in C, which is none of another kind of constants. One that is unknown stays as it is.
+func (r Replace) toC() uint32 {
+	if r > ReplaceAlways {
+		return uint32(r)
+	}
+	return rk.ReplaceIfUnused + uint32(r)
+}
 
 // NewCommitter makes a committer that knows nothing of the store yet.
 func NewCommitter(r Range, config CommitterConfig) (*Committer, error) {
@@ -76,7 +84,7 @@ func NewCommitter(r Range, config CommitterConfig) (*Committer, error) {
 	}
 	var handle *rk.Committer
 	var details rk.Error
-	code := rk.CommitterNew(r.pointer(), uint32(config.Strategy), timeToC(config.Grace), uint32(config.Replace), config.Seed,
+	code := rk.CommitterNew(r.pointer(), config.Strategy.toC(), timeToC(config.Grace), config.Replace.toC(), config.Seed,
 		&handle, &details)
 	if code != rk.ResultOK {
 		return nil, detailedError(code, &details)

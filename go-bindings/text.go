@@ -7,7 +7,7 @@ import (
 )
 
 // enumText returns the text of an enum's value. A test finds constants without one.
-func enumText[E ~int | ~uint32](texts map[E]string, value E) string {
+func enumText[E ~int | ~uint8 | ~uint32](texts map[E]string, value E) string {
 	if text, ok := texts[value]; ok {
 		return text
 	}

@@ -59,17 +59,17 @@
 /**
  * Picks the lowest free value.
  */
-#define RK_STRATEGY_CONTIGUOUS 0
+#define RK_STRATEGY_CONTIGUOUS 1001
 
 /**
  * Picks the first free value from a random offset on, with wrap.
  */
-#define RK_STRATEGY_RANDOM_SCAN 1
+#define RK_STRATEGY_RANDOM_SCAN 1002
 
 /**
  * Picks as RK_STRATEGY_RANDOM_SCAN in the dynamic band; in the static band only if the dynamic band is full.
  */
-#define RK_STRATEGY_DYNAMIC_BAND_FIRST 2
+#define RK_STRATEGY_DYNAMIC_BAND_FIRST 1003
 
 /**
  * The object does not exist.
@@ -106,17 +106,17 @@
  * Service has one; nor does it create a missing object while a Service has a value outside of the configured range. Else it
  * ends with RK_RESULT_RANGE_IN_USE.
  */
-#define RK_REPLACE_IF_UNUSED 0
+#define RK_REPLACE_IF_UNUSED 1101
 
 /**
  * As RK_REPLACE_ALWAYS until the stored range was the configured one once, and then as RK_REPLACE_IF_UNUSED.
  */
-#define RK_REPLACE_ONCE 1
+#define RK_REPLACE_ONCE 1102
 
 /**
  * A repair always does, as kube-apiserver's.
  */
-#define RK_REPLACE_ALWAYS 2
+#define RK_REPLACE_ALWAYS 1103
 
 /**
  * Serve all requests of data.allocate, or none.
@@ -475,12 +475,12 @@
 /**
  * Addresses of a CIDR.
  */
-#define RK_RANGE_KIND_CIDR 1
+#define RK_RANGE_KIND_CIDR 1201
 
 /**
  * Ports.
  */
-#define RK_RANGE_KIND_PORTS 2
+#define RK_RANGE_KIND_PORTS 1202
 
 /**
  * Bytes in the text of an rk_range_description, the NUL at its end included: more than any range needs.
@@ -500,37 +500,37 @@
 /**
  * Values that the repair allocates.
  */
-#define RK_VALUES_SET 1
+#define RK_VALUES_SET 1301
 
 /**
  * Values that the repair releases.
  */
-#define RK_VALUES_CLEAR 2
+#define RK_VALUES_CLEAR 1302
 
 /**
  * Values recorded as allocated that no Service uses, whether this repair releases them or not.
  */
-#define RK_VALUES_LEAKED 3
+#define RK_VALUES_LEAKED 1303
 
 /**
  * Values that more than one Service claims.
  */
-#define RK_VALUES_DUPLICATES 4
+#define RK_VALUES_DUPLICATES 1304
 
 /**
  * Values that were recorded as allocated before the audit.
  */
-#define RK_VALUES_STORED 5
+#define RK_VALUES_STORED 1305
 
 /**
  * Values that Services use.
  */
-#define RK_VALUES_IN_USE 6
+#define RK_VALUES_IN_USE 1306
 
 /**
  * Values that are allocated after the repair.
  */
-#define RK_VALUES_NEXT 7
+#define RK_VALUES_NEXT 1307
 
 /**
  * As the object of a leak: a bitmap records the value. As that of a repair: there is none.
@@ -3205,21 +3205,28 @@ const char *rk_result_name(uint32_t result);
 
 /* The rest is written by hand in ffi/inline.h: it builds values and batches without a call of the library. */
 
-/** A port. */
-static inline rk_value rk_value_port(uint16_t port) {
+/** A port. One above 65535 is refused where it is used. */
+static inline rk_value rk_value_port(uint32_t port) {
   rk_value value = {0, port, RK_VALUE_KIND_PORT};
   return value;
 }
 
-/** An IPv4 address by its 32-bit number: 10.0.0.1 is 0x0a000001. */
-static inline rk_value rk_value_ipv4(uint32_t number) {
-  rk_value value = {0, number, RK_VALUE_KIND_IPV4};
+/** An IPv4 address by its 4 bytes in the order of the network, as they are in struct in_addr. */
+static inline rk_value rk_value_ipv4(const uint8_t bytes[4]) {
+  rk_value value = {0, 0, RK_VALUE_KIND_IPV4};
+  int i;
+  for (i = 0; i < 4; i++) value.low = value.low << 8 | bytes[i];
   return value;
 }
 
-/** An IPv6 address by the halves of its 128-bit number. */
-static inline rk_value rk_value_ipv6(uint64_t high, uint64_t low) {
-  rk_value value = {high, low, RK_VALUE_KIND_IPV6};
+/** An IPv6 address by its 16 bytes in the order of the network, as they are in struct in6_addr. */
+static inline rk_value rk_value_ipv6(const uint8_t bytes[16]) {
+  rk_value value = {0, 0, RK_VALUE_KIND_IPV6};
+  int i;
+  for (i = 0; i < 8; i++) {
+    value.high = value.high << 8 | bytes[i];
+    value.low = value.low << 8 | bytes[i + 8];
+  }
   return value;
 }
 

@@ -58,7 +58,7 @@ func TestOpenRefuses(t *testing.T) {
 		"the key is empty":               func(c *etcdstore.Config) { c.Key = "" },
 		"the range is missing":           func(c *etcdstore.Config) { c.Range = rangekeeper.Range{} },
 		"the grace of -1s is negative":   func(c *etcdstore.Config) { c.Grace = -time.Second },
-		"strategy 9 is none of 0 (conti": func(c *etcdstore.Config) { c.Strategy = 9 },
+		"strategy 9 is unknown": func(c *etcdstore.Config) { c.Strategy = 9 },
 	} {
 		config := good
 		spoil(&config)

@@ -15,11 +15,11 @@ use crate::scope::{Array, Buffer, Out, borrow, reclaim, slice, text};
 use crate::value::{RK_VALUE_KIND_ANY, Value, rk_value};
 
 /// Picks the lowest free value.
-pub const RK_STRATEGY_CONTIGUOUS: u32 = 0;
+pub const RK_STRATEGY_CONTIGUOUS: u32 = 1001;
 /// Picks the first free value from a random offset on, with wrap.
-pub const RK_STRATEGY_RANDOM_SCAN: u32 = 1;
+pub const RK_STRATEGY_RANDOM_SCAN: u32 = 1002;
 /// Picks as RK_STRATEGY_RANDOM_SCAN in the dynamic band; in the static band only if the dynamic band is full.
-pub const RK_STRATEGY_DYNAMIC_BAND_FIRST: u32 = 2;
+pub const RK_STRATEGY_DYNAMIC_BAND_FIRST: u32 = 1003;
 
 /// Records which values of a range are in use, and picks free ones.
 pub struct rk_allocator(Handle<AllocatorState>);
@@ -85,7 +85,7 @@ pub(crate) fn strategy(number: u32) -> Result<Strategy, Failure> {
         RK_STRATEGY_DYNAMIC_BAND_FIRST => Ok(Strategy::DynamicBandFirst),
         _ => Err(Failure::new(
             rk_result::InvalidArgument,
-            format_args!("strategy {number} is none of 0 (contiguous), 1 (random scan), 2 (dynamic band first)"),
+            format_args!("strategy {number} is unknown: it is contiguous, random scan or dynamic band first"),
         )),
     }
 }

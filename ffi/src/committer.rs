@@ -25,11 +25,11 @@ use crate::value::{Value, rk_value};
 /// A repair replaces a stored object for another range of the same kind only if no value is recorded in the object and no
 /// Service has one; nor does it create a missing object while a Service has a value outside of the configured range. Else it
 /// ends with RK_RESULT_RANGE_IN_USE.
-pub const RK_REPLACE_IF_UNUSED: u32 = 0;
+pub const RK_REPLACE_IF_UNUSED: u32 = 1101;
 /// As RK_REPLACE_ALWAYS until the stored range was the configured one once, and then as RK_REPLACE_IF_UNUSED.
-pub const RK_REPLACE_ONCE: u32 = 1;
+pub const RK_REPLACE_ONCE: u32 = 1102;
 /// A repair always does, as kube-apiserver's.
-pub const RK_REPLACE_ALWAYS: u32 = 2;
+pub const RK_REPLACE_ALWAYS: u32 = 1103;
 
 /// A committer of any range.
 pub(crate) type RangeCommitter = Committer<ValueRange, Xoshiro256PlusPlus>;
@@ -160,7 +160,7 @@ fn replace(number: u32) -> Result<Replace, Failure> {
         RK_REPLACE_ALWAYS => Ok(Replace::Always),
         _ => Err(Failure::new(
             rk_result::InvalidArgument,
-            format_args!("replace {number} is none of 0 (if unused), 1 (once), 2 (always)"),
+            format_args!("replace {number} is unknown: it is if unused, once or always"),
         )),
     }
 }

@@ -19,9 +19,9 @@ use crate::scope::{Array, Out, Scope, Unusable, borrow, borrow_optional, slice, 
 use crate::value::{RK_VALUE_KIND_IPV4, RK_VALUE_KIND_IPV6, RK_VALUE_KIND_PORT, Value, rk_value};
 
 /// Addresses of a CIDR.
-pub const RK_RANGE_KIND_CIDR: u32 = 1;
+pub const RK_RANGE_KIND_CIDR: u32 = 1201;
 /// Ports.
-pub const RK_RANGE_KIND_PORTS: u32 = 2;
+pub const RK_RANGE_KIND_PORTS: u32 = 1202;
 
 /// Bytes in the text of an rk_range_description, the NUL at its end included: more than any range needs.
 pub const RK_RANGE_TEXT_CAPACITY: usize = 48;
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn rk_range_parse(
                 RK_RANGE_KIND_CIDR => AnyRange::Cidr(spec.parse().map_err(ParseRangeError::from)?),
                 RK_RANGE_KIND_PORTS => AnyRange::Ports(spec.parse().map_err(ParseRangeError::from)?),
                 _ => {
-                    let message = format_args!("kind {kind} is none of 1 (CIDR), 2 (ports)");
+                    let message = format_args!("kind {kind} is unknown: it is CIDR or ports");
                     return Err(Failure::new(rk_result::InvalidArgument, message));
                 }
             };

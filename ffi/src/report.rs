@@ -21,19 +21,19 @@ use crate::services::{Services, rk_service_names, rk_services, service_names};
 use crate::value::{Value, rk_value};
 
 /// Values that the repair allocates.
-pub const RK_VALUES_SET: u32 = 1;
+pub const RK_VALUES_SET: u32 = 1301;
 /// Values that the repair releases.
-pub const RK_VALUES_CLEAR: u32 = 2;
+pub const RK_VALUES_CLEAR: u32 = 1302;
 /// Values recorded as allocated that no Service uses, whether this repair releases them or not.
-pub const RK_VALUES_LEAKED: u32 = 3;
+pub const RK_VALUES_LEAKED: u32 = 1303;
 /// Values that more than one Service claims.
-pub const RK_VALUES_DUPLICATES: u32 = 4;
+pub const RK_VALUES_DUPLICATES: u32 = 1304;
 /// Values that were recorded as allocated before the audit.
-pub const RK_VALUES_STORED: u32 = 5;
+pub const RK_VALUES_STORED: u32 = 1305;
 /// Values that Services use.
-pub const RK_VALUES_IN_USE: u32 = 6;
+pub const RK_VALUES_IN_USE: u32 = 1306;
 /// Values that are allocated after the repair.
-pub const RK_VALUES_NEXT: u32 = 7;
+pub const RK_VALUES_NEXT: u32 = 1307;
 
 /// As the object of a leak: a bitmap records the value. As that of a repair: there is none.
 pub const RK_NO_OBJECT: u64 = 0xffff_ffff_ffff_ffff;

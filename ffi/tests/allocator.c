@@ -8,13 +8,13 @@ static void ranges(void) {
   CHECK(description.size == 254 && description.static_band == 16);
   CHECK(description.text_len == 11 && strcmp(description.text, "10.0.0.0/24") == 0);
   uint32_t number = 0;
-  CHECK_OK(rk_range_offset_of(&range, AT(rk_value_ipv4(0x0a000001)), &number));
+  CHECK_OK(rk_range_offset_of(&range, AT(ipv4(0x0a000001)), &number));
   CHECK(number == 0);
-  CHECK_RESULT(rk_range_offset_of(&range, AT(rk_value_ipv4(0x0a000000)), &number), RK_RESULT_NOT_IN_RANGE);
+  CHECK_RESULT(rk_range_offset_of(&range, AT(ipv4(0x0a000000)), &number), RK_RESULT_NOT_IN_RANGE);
   CHECK_RESULT(rk_range_offset_of(&range, AT(rk_value_port(80)), &number), RK_RESULT_NOT_IN_RANGE);
   rk_value value;
   CHECK_OK(rk_range_value_at(&range, 253, &value));
-  CHECK(same(value, rk_value_ipv4(0x0a0000fe)));
+  CHECK(same(value, ipv4(0x0a0000fe)));
   CHECK_RESULT(rk_range_value_at(&range, 254, &value), RK_RESULT_NOT_IN_RANGE);
 
   range = range_of("30000+2767");
@@ -29,9 +29,9 @@ static void ranges(void) {
   char text[64];
   size_t len = 0;
   CHECK_OK(rk_address_parse(TEXT("010.000.0.1"), &value));
-  CHECK(same(value, rk_value_ipv4(0x0a000001)));
+  CHECK(same(value, ipv4(0x0a000001)));
   CHECK_OK(rk_address_parse(TEXT("::ffff:10.0.0.1"), &value));
-  CHECK(same(value, rk_value_ipv4(0x0a000001)));
+  CHECK(same(value, ipv4(0x0a000001)));
   CHECK_OK(rk_address_parse(TEXT("fd00::1"), &value));
   CHECK(value.kind == RK_VALUE_KIND_IPV6 && value.high == 0xfd00000000000000 && value.low == 1);
   CHECK_OK(rk_value_text(&value, text, sizeof text, &len));
@@ -55,19 +55,19 @@ static void allocate(void) {
   CHECK_OK(rk_allocator_new(&range, RK_STRATEGY_CONTIGUOUS, 1, &allocator, NULL));
 
   rk_value value;
-  CHECK_OK(rk_allocator_allocate(allocator, AT(rk_value_ipv4(0x0a000002))));
-  CHECK_RESULT(rk_allocator_allocate(allocator, AT(rk_value_ipv4(0x0a000002))), RK_RESULT_ALREADY_ALLOCATED);
-  CHECK_RESULT(rk_allocator_allocate(allocator, AT(rk_value_ipv4(0x0a000007))), RK_RESULT_NOT_IN_RANGE);
+  CHECK_OK(rk_allocator_allocate(allocator, AT(ipv4(0x0a000002))));
+  CHECK_RESULT(rk_allocator_allocate(allocator, AT(ipv4(0x0a000002))), RK_RESULT_ALREADY_ALLOCATED);
+  CHECK_RESULT(rk_allocator_allocate(allocator, AT(ipv4(0x0a000007))), RK_RESULT_NOT_IN_RANGE);
   CHECK_OK(rk_allocator_allocate_next(allocator, &value));
-  CHECK(same(value, rk_value_ipv4(0x0a000001)));
+  CHECK(same(value, ipv4(0x0a000001)));
   bool answer = false;
-  CHECK_OK(rk_allocator_has(allocator, AT(rk_value_ipv4(0x0a000002)), &answer));
+  CHECK_OK(rk_allocator_has(allocator, AT(ipv4(0x0a000002)), &answer));
   CHECK(answer);
-  CHECK_OK(rk_allocator_release(allocator, AT(rk_value_ipv4(0x0a000002)), &answer));
+  CHECK_OK(rk_allocator_release(allocator, AT(ipv4(0x0a000002)), &answer));
   CHECK(answer);
-  CHECK_OK(rk_allocator_release(allocator, AT(rk_value_ipv4(0x0a000002)), &answer));
+  CHECK_OK(rk_allocator_release(allocator, AT(ipv4(0x0a000002)), &answer));
   CHECK(!answer);
-  CHECK_OK(rk_allocator_release(allocator, AT(rk_value_ipv4(0x0b000002)), NULL));
+  CHECK_OK(rk_allocator_release(allocator, AT(ipv4(0x0b000002)), NULL));
   uint32_t count = 0;
   CHECK_OK(rk_allocator_used(allocator, &count));
   CHECK(count == 1);
@@ -83,7 +83,7 @@ static void allocate(void) {
 
   /* Batches: all or nothing. */
   rk_value next = {0, 0, RK_VALUE_KIND_ANY};
-  rk_value requests[3] = {next, rk_value_ipv4(0x0a000002), rk_value_ipv4(0x0a000001)};
+  rk_value requests[3] = {next, ipv4(0x0a000002), ipv4(0x0a000001)};
   rk_value values[3];
   rk_error error;
   CHECK_RESULT(rk_allocator_allocate_batch(allocator, requests, 3, values, &error), RK_RESULT_ALREADY_ALLOCATED);
@@ -91,7 +91,7 @@ static void allocate(void) {
   CHECK_OK(rk_allocator_used(allocator, &count));
   CHECK(count == 1);
   CHECK_OK(rk_allocator_allocate_batch(allocator, requests, 2, values, &error));
-  CHECK(same(values[0], rk_value_ipv4(0x0a000003)) && same(values[1], rk_value_ipv4(0x0a000002)));
+  CHECK(same(values[0], ipv4(0x0a000003)) && same(values[1], ipv4(0x0a000002)));
 
   /* In use now: .1, .2 and .3. */
 

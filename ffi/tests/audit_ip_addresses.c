@@ -69,7 +69,7 @@ static void bitmap_beside_objects(void) {
   CHECK(findings[0].subject_kind == RK_SUBJECT_KIND_IP_ADDRESS && findings[0].subject == 0 && !findings[0].stays);
   CHECK(findings[1].subject_kind == RK_SUBJECT_KIND_SERVICE_CIDR && findings[1].subject == 1 && !findings[1].stays);
   CHECK(findings[1].range == 0 && findings[1].remedy == RK_REMEDY_REPAIR);
-  CHECK(same(findings[1].value.address, rk_value_ipv4(0x0a000004)));
+  CHECK(same(findings[1].value.address, ipv4(0x0a000004)));
   CHECK_OK(rk_report_range(report, 0, &counts));
   CHECK(counts.record == RK_RECORD_BITMAP && counts.set == 1 && counts.clear == 1);
   rk_report_free(report);
@@ -179,7 +179,7 @@ static void claimants_and_objects(void) {
   CHECK_OK(rk_report_claimants(report, 1, claimants, 2, &n));
   CHECK(n == 2 && claimants[0].service == 1 && claimants[0].keeps && claimants[1].service == 0 && !claimants[1].keeps);
   CHECK_OK(rk_report_object_repairs(report, 0, repairs, 3, &n));
-  CHECK(n == 2 && same(repairs[0].address, rk_value_ipv4(0x0a000001)) && same(repairs[1].address, rk_value_ipv4(0x0a000009)));
+  CHECK(n == 2 && same(repairs[0].address, ipv4(0x0a000001)) && same(repairs[1].address, ipv4(0x0a000009)));
   CHECK(repairs[0].removed == RK_NO_OBJECT && repairs[0].service == 1);
   CHECK(repairs[1].removed == 0 && repairs[1].service == RK_NO_OBJECT);
   rk_report_free(report);
@@ -193,7 +193,7 @@ int main(void) {
   size_t n = 0;
   rk_leak leaks[2];
   CHECK_OK(rk_report_leaks(report, 0, leaks, 2, &n));
-  CHECK(n == 1 && same(leaks[0].value, rk_value_ipv4(0x0a000009)) && leaks[0].object == 1 && leaks[0].range == 0);
+  CHECK(n == 1 && same(leaks[0].value, ipv4(0x0a000009)) && leaks[0].object == 1 && leaks[0].range == 0);
   rk_finding findings[2];
   CHECK_OK(rk_report_findings(report, 0, findings, 2, &n));
   CHECK(n == 1 && findings[0].reason == RK_REASON_CLUSTER_IP_NOT_ALLOCATED && findings[0].subject == 1);
@@ -211,11 +211,11 @@ int main(void) {
   rk_run runs[4];
   uint64_t next = 0;
   CHECK_OK(rk_report_runs(report, 0, RK_VALUES_STORED, false, 0, runs, 4, &n, &next));
-  CHECK(n == 2 && runs[0].len == 7 && same(runs[0].first, rk_value_ipv4(0x0a000002)) && runs[1].len == 245);
+  CHECK(n == 2 && runs[0].len == 7 && same(runs[0].first, ipv4(0x0a000002)) && runs[1].len == 245);
   uint8_t data[1];
   CHECK_RESULT(rk_report_snapshot(report, 0, data, sizeof data, &n), RK_RESULT_INVALID_ARGUMENT);
   rk_offset_state state;
-  CHECK_OK(rk_report_state(report, 0, AT(rk_value_ipv4(0x0a000009)), &state));
+  CHECK_OK(rk_report_state(report, 0, AT(ipv4(0x0a000009)), &state));
   CHECK(state.stored && !state.in_use && !state.next);
   rk_cell cells[1];
   CHECK_OK(rk_report_occupancy(report, 0, 1, cells, 1, &n));

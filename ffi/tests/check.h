@@ -33,6 +33,12 @@
 /* The address of a value that a function returns. */
 #define AT(value) ((rk_value[]){value})
 
+/* An IPv4 address by its number. */
+static inline rk_value ipv4(uint32_t number) {
+  const uint8_t bytes[4] = {(uint8_t)(number >> 24), (uint8_t)(number >> 16), (uint8_t)(number >> 8), (uint8_t)number};
+  return rk_value_ipv4(bytes);
+}
+
 static inline bool same(rk_value a, rk_value b) {
   return a.high == b.high && a.low == b.low && a.kind == b.kind;
 }

@@ -69,7 +69,7 @@ static rk_key key_of(char **words, size_t n, uint8_t *value, size_t capacity) {
   CHECK_OK(rk_range_describe(&range, &description));
   bytes = (description.size + 7) / 8;
   for (size_t i = 1; i < n; i++) {
-    rk_value one = rk_value_port((uint16_t)number(words[i]));
+    rk_value one = rk_value_port((uint32_t)number(words[i]));
     CHECK_OK(rk_range_offset_of(&range, &one, &offset));
     data[bytes - 1 - offset / 8] |= (uint8_t)(1u << offset % 8);
   }
@@ -117,12 +117,12 @@ static void submit(char **words, size_t n) {
   } else if (strcmp(words[kind], "release") == 0) {
     operation.kind = RK_OPERATION_RELEASE;
     operation.data.release =
-      (rk_release){rk_value_port((uint16_t)number(words[kind + 1])), number(words[kind + 2]), number(words[kind + 3]),
+      (rk_release){rk_value_port((uint32_t)number(words[kind + 1])), number(words[kind + 2]), number(words[kind + 3]),
                    (uint32_t)(n > kind + 4 ? number(words[kind + 4]) : 0)};
   } else if (strcmp(words[kind], "allocate") == 0) {
     operation.kind = RK_OPERATION_ALLOCATE;
     for (size_t i = kind + 1; i < n; i++) {
-      requests[requests_len++] = strcmp(words[i], "any") == 0 ? rk_value_any() : rk_value_port((uint16_t)number(words[i]));
+      requests[requests_len++] = strcmp(words[i], "any") == 0 ? rk_value_any() : rk_value_port((uint32_t)number(words[i]));
     }
     operation.data.allocate = (rk_allocate){requests_len};
   } else {

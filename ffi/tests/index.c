@@ -16,7 +16,7 @@ int main(void) {
   CHECK_OK(rk_index_insert_cidr(index, &wide, &answer));
 
   /* A list of revision 100 has one object. */
-  const rk_value one = rk_value_ipv4(0x0a000001), two = rk_value_ipv4(0x0a000002);
+  const rk_value one = ipv4(0x0a000001), two = ipv4(0x0a000002);
   rk_index_changes changes;
   CHECK_OK(rk_index_replace(index, &one, 1, 100, &changes));
   CHECK(changes.added == 1 && changes.removed == 0);
@@ -33,7 +33,7 @@ int main(void) {
   }
   CHECK_RESULT(rk_index_reserve(index, order, 1, false, 60, &more), RK_RESULT_FULL);
   CHECK_RESULT(rk_index_reserve_address(index, &one, 60, &more), RK_RESULT_ALREADY_ALLOCATED);
-  CHECK_RESULT(rk_index_reserve_address(index, AT(rk_value_ipv4(0x0b000001)), 60, &more), RK_RESULT_NOT_IN_RANGE);
+  CHECK_RESULT(rk_index_reserve_address(index, AT(ipv4(0x0b000001)), 60, &more), RK_RESULT_NOT_IN_RANGE);
   CHECK_OK(rk_index_reserve(index, order + 1, 1, false, 70, &v6));
   CHECK_OK(rk_index_reserve(index, order, 2, true, 70, &ordered));
   CHECK(v6.address.kind == RK_VALUE_KIND_IPV6 && ordered.address.kind == RK_VALUE_KIND_IPV6);

@@ -93,9 +93,9 @@ static void ranges(const rk_range *range) {
   /* Not from rk_range_parse: nothing at all, host bits, lengths of the prefix, ports in the wrong order and too high. */
   const rk_range forged[] = {
       {{0, 0, 0}, 0},
-      {rk_value_ipv4(0x0a000001), 24},
-      {rk_value_ipv4(0x0a000000), 33},
-      {rk_value_ipv4(0x0a000000), 256},
+      {ipv4(0x0a000001), 24},
+      {ipv4(0x0a000000), 33},
+      {ipv4(0x0a000000), 256},
       {{0xfd00ull << 48, 0, RK_VALUE_KIND_IPV6}, 129},
       {{0xfd00ull << 48, 1, RK_VALUE_KIND_IPV6}, 64},
       {rk_value_port(2), 1},
@@ -105,7 +105,7 @@ static void ranges(const rk_range *range) {
   rk_allocator *allocator = NULL;
   for (size_t i = 0; i < sizeof forged / sizeof forged[0]; i++) {
     CHECK_INVALID(rk_range_describe(&forged[i], &description));
-    CHECK_INVALID(rk_allocator_new(&forged[i], 0, 1, &allocator, &error));
+    CHECK_INVALID(rk_allocator_new(&forged[i], RK_STRATEGY_CONTIGUOUS, 1, &allocator, &error));
     CHECK(strcmp(error.message, "range is not a range that rk_range_parse or rk_service_cidr_parse has written") == 0);
   }
   CHECK(allocator == NULL);
@@ -149,12 +149,12 @@ static void allocators(const rk_range *range) {
   bool flag = false;
   rk_value values[2] = {good, good};
 
-  CHECK_NULL(rk_allocator_new(NULL, 0, 1, &a, NULL));
-  CHECK_NULL(rk_allocator_new(range, 0, 1, NULL, NULL));
-  CHECK_INVALID(rk_allocator_new(range, 3, 1, &a, NULL));
+  CHECK_NULL(rk_allocator_new(NULL, RK_STRATEGY_CONTIGUOUS, 1, &a, NULL));
+  CHECK_NULL(rk_allocator_new(range, RK_STRATEGY_CONTIGUOUS, 1, NULL, NULL));
+  CHECK_INVALID(rk_allocator_new(range, 1, RK_STRATEGY_CONTIGUOUS, &a, NULL)); /* seed and strategy are swapped */
   CHECK(a == NULL);
   rk_allocator_free(NULL);
-  CHECK_OK(rk_allocator_new(range, 0, 1, &a, NULL));
+  CHECK_OK(rk_allocator_new(range, RK_STRATEGY_CONTIGUOUS, 1, &a, NULL));
   CHECK_NULL(rk_allocator_close(NULL));
   CHECK_NULL(rk_allocator_dry_run(NULL, &none));
   CHECK_NULL(rk_allocator_dry_run(a, NULL));
@@ -173,6 +173,7 @@ static void allocators(const rk_range *range) {
     CHECK_INVALID(rk_allocator_release(a, AT(malformed(i)), NULL));
     CHECK_INVALID(rk_allocator_has(a, AT(malformed(i)), &flag));
   }
+  CHECK_INVALID(rk_allocator_allocate(a, AT(rk_value_port(65536 + 80)))); /* not port 80 */
   CHECK_RESULT(rk_allocator_allocate(a, AT(rk_value_port(80))), RK_RESULT_NOT_IN_RANGE);
   CHECK_NULL(rk_allocator_used(NULL, &number));
   CHECK_NULL(rk_allocator_used(a, NULL));
@@ -442,13 +443,13 @@ static void audit(const rk_range *range) {
   CHECK_NULL(rk_report_range(NULL, 0, &counts));
   CHECK_NULL(rk_report_range(o, 0, NULL));
   CHECK_INVALID(rk_report_range(o, 1, &counts));
-  CHECK_NULL(rk_report_runs(NULL, 0, 1, true, 0, runs, 1, &len, &next));
-  CHECK_NULL(rk_report_runs(o, 0, 1, true, 0, NULL, 1, &len, &next));
-  CHECK_NULL(rk_report_runs(o, 0, 1, true, 0, runs, 1, NULL, &next));
-  CHECK_NULL(rk_report_runs(o, 0, 1, true, 0, runs, 1, &len, NULL));
-  CHECK_INVALID(rk_report_runs(o, 1, 1, true, 0, runs, 1, &len, &next));
+  CHECK_NULL(rk_report_runs(NULL, 0, RK_VALUES_SET, true, 0, runs, 1, &len, &next));
+  CHECK_NULL(rk_report_runs(o, 0, RK_VALUES_SET, true, 0, NULL, 1, &len, &next));
+  CHECK_NULL(rk_report_runs(o, 0, RK_VALUES_SET, true, 0, runs, 1, NULL, &next));
+  CHECK_NULL(rk_report_runs(o, 0, RK_VALUES_SET, true, 0, runs, 1, &len, NULL));
+  CHECK_INVALID(rk_report_runs(o, 1, RK_VALUES_SET, true, 0, runs, 1, &len, &next));
   CHECK_INVALID(rk_report_runs(o, 0, 0, true, 0, runs, 1, &len, &next));
-  CHECK_INVALID(rk_report_runs(o, 0, 8, true, 0, runs, 1, &len, &next));
+  CHECK_INVALID(rk_report_runs(o, 0, RK_VALUES_NEXT + 1, true, 0, runs, 1, &len, &next));
   CHECK_NULL(rk_report_snapshot(NULL, 0, data, sizeof data, &len));
   CHECK_NULL(rk_report_snapshot(o, 0, NULL, 1, &len));
   CHECK_NULL(rk_report_snapshot(o, 0, data, sizeof data, NULL));
@@ -650,7 +651,7 @@ static void steps_of_a_pass(const rk_committer *c) {
   CHECK_OK(rk_leak_tracker_new(3, UINT64_MAX, false, &passes, NULL));
   CHECK_OK(rk_audit_new(NULL, false, NULL, &other));
   rk_range range = range_of("10.0.0.0/25");
-  CHECK_OK(rk_committer_new(&range, 0, 1000, RK_REPLACE_ALWAYS, 1, &of_others, NULL));
+  CHECK_OK(rk_committer_new(&range, RK_STRATEGY_CONTIGUOUS, 1000, RK_REPLACE_ALWAYS, 1, &of_others, NULL));
   CHECK_NULL(rk_repair_pass_new(NULL, &pass));
   CHECK_NULL(rk_repair_pass_new(passes, NULL));
   CHECK_OK(rk_repair_pass_new(passes, &pass));
@@ -738,11 +739,11 @@ static void steps_of_a_pass(const rk_committer *c) {
 
 static void committers(const rk_range *range) {
   rk_committer *c = NULL;
-  CHECK_NULL(rk_committer_new(NULL, 0, 1, RK_REPLACE_ALWAYS, 1, &c, NULL));
-  CHECK_NULL(rk_committer_new(range, 0, 1, RK_REPLACE_ALWAYS, 1, NULL, NULL));
-  CHECK_INVALID(rk_committer_new(range, 3, 1, RK_REPLACE_ALWAYS, 1, &c, NULL));
+  CHECK_NULL(rk_committer_new(NULL, RK_STRATEGY_CONTIGUOUS, 1, RK_REPLACE_ALWAYS, 1, &c, NULL));
+  CHECK_NULL(rk_committer_new(range, RK_STRATEGY_CONTIGUOUS, 1, RK_REPLACE_ALWAYS, 1, NULL, NULL));
+  CHECK_INVALID(rk_committer_new(range, RK_REPLACE_ALWAYS, 1, RK_STRATEGY_CONTIGUOUS, 1, &c, NULL)); /* swapped */
   CHECK(c == NULL);
-  CHECK_OK(rk_committer_new(range, 0, 1000, RK_REPLACE_ALWAYS, 1, &c, NULL));
+  CHECK_OK(rk_committer_new(range, RK_STRATEGY_CONTIGUOUS, 1000, RK_REPLACE_ALWAYS, 1, &c, NULL));
 
   rk_operation release = {.deadline = UINT64_MAX, .kind = RK_OPERATION_RELEASE, .data.release = {.value = good}};
   rk_operation allocate = {.deadline = UINT64_MAX, .kind = RK_OPERATION_ALLOCATE, .data.allocate = {1}};
@@ -931,17 +932,18 @@ static rk_error error;
 /* Each failure names its argument, as the header spells it, and the value. */
 static void sentences(const rk_range *range) {
   rk_range none = {.extent = 7};
-  CHECK_INVALID_SAYS(rk_range_parse(TEXT("1-9"), 3, &none, &error), "kind 3 is none of 1 (CIDR), 2 (ports)");
+  CHECK_INVALID_SAYS(rk_range_parse(TEXT("1-9"), 3, &none, &error), "kind 3 is unknown: it is CIDR or ports");
+  CHECK_INVALID(rk_range_parse(TEXT("10.0.0.0/24"), RK_VALUE_KIND_PORT, &none, &error));
   CHECK_SAYS(rk_range_parse(TEXT(""), RK_RANGE_KIND_CIDR, &none, &error), RK_RESULT_INVALID_RANGE,
              "CIDR \"\" has no prefix length: expected ADDRESS/LENGTH");
   CHECK_SAYS(rk_range_parse(TEXT("10.0.0.1"), RK_RANGE_KIND_PORTS, &none, &error), RK_RESULT_INVALID_RANGE,
              "port range \"10.0.0.1\": \"10.0.0.1\" is not a number");
   rk_allocator *allocator = NULL;
   CHECK_INVALID_SAYS(rk_allocator_new(range, 9, 1, &allocator, &error),
-                     "strategy 9 is none of 0 (contiguous), 1 (random scan), 2 (dynamic band first)");
-  CHECK_SAYS(rk_allocator_new(range, 0, 1, NULL, &error), RK_RESULT_NULL_POINTER, "allocator is NULL");
+                     "strategy 9 is unknown: it is contiguous, random scan or dynamic band first");
+  CHECK_SAYS(rk_allocator_new(range, RK_STRATEGY_CONTIGUOUS, 1, NULL, &error), RK_RESULT_NULL_POINTER, "allocator is NULL");
   CHECK_INVALID_SAYS(rk_allocator_new(odd(&number), 0, 1, &allocator, &error), "range is not aligned");
-  CHECK_OK(rk_allocator_new(range, 0, 1, &allocator, &error));
+  CHECK_OK(rk_allocator_new(range, RK_STRATEGY_CONTIGUOUS, 1, &allocator, &error));
   rk_value bad = malformed(1);
   CHECK_INVALID_SAYS(rk_allocator_allocate_batch(allocator, &bad, 1, &value, &error),
                      "request 0 is malformed: kind 1, high 0, low 65536");
@@ -962,11 +964,11 @@ static void sentences(const rk_range *range) {
   CHECK_INVALID_SAYS(rk_leak_tracker_new(0, 1, false, &tracker, &error), passes);
 
   rk_committer *committer = NULL;
-  CHECK_INVALID_SAYS(rk_committer_new(range, 0, 1, 3, 1, &committer, &error),
-                     "replace 3 is none of 0 (if unused), 1 (once), 2 (always)");
+  CHECK_INVALID_SAYS(rk_committer_new(range, RK_STRATEGY_CONTIGUOUS, 1, 3, 1, &committer, &error),
+                     "replace 3 is unknown: it is if unused, once or always");
   CHECK_INVALID_SAYS(rk_committer_new(range, 3, 1, RK_REPLACE_ALWAYS, 1, &committer, &error),
-                     "strategy 3 is none of 0 (contiguous), 1 (random scan), 2 (dynamic band first)");
-  CHECK_OK(rk_committer_new(range, 0, 1, RK_REPLACE_ALWAYS, 1, &committer, &error));
+                     "strategy 3 is unknown: it is contiguous, random scan or dynamic band first");
+  CHECK_OK(rk_committer_new(range, RK_STRATEGY_CONTIGUOUS, 1, RK_REPLACE_ALWAYS, 1, &committer, &error));
   rk_operation operations[2] = {
       {.deadline = 1, .kind = RK_OPERATION_ALLOCATE, .data.allocate = {1}},
       {.deadline = 1, .kind = RK_OPERATION_RELEASE, .data.release = {.value = bad}},
@@ -1055,7 +1057,7 @@ static void indexes(void) {
   rk_index *x = NULL;
   rk_reservation r = {0};
   rk_index_changes changes;
-  rk_value good = rk_value_ipv4(0x0a000001);
+  rk_value good = ipv4(0x0a000001);
   uint64_t a = 0, b = 0;
   size_t n = 0;
   bool flag = false;
@@ -1078,7 +1080,7 @@ static void indexes(void) {
   CHECK_NULL(rk_index_is_taken(NULL, &good, &flag));
   CHECK_NULL(rk_index_is_taken(x, NULL, &flag));
   CHECK_NULL(rk_index_is_taken(x, &good, NULL));
-  const rk_service_cidr forged[2] = {cidr, {rk_value_ipv4(0x0a000000), 33}};
+  const rk_service_cidr forged[2] = {cidr, {ipv4(0x0a000000), 33}};
   CHECK_NULL(rk_index_reserve(NULL, forged, 0, true, 0, &r));
   CHECK_NULL(rk_index_reserve(x, NULL, 1, true, 0, &r));
   CHECK_INVALID(rk_index_reserve(x, forged, 2, true, 0, &r));

@@ -13,13 +13,13 @@ int main(void) {
   CHECK(description.size == ALL && description.static_band == BAND);
   for (uint64_t at = 0; at < ALL; at++) {
     CHECK_OK(rk_service_cidr_value_at(&cidr, at, &value));
-    CHECK(same(value, rk_value_ipv4(0x0a000001 + (uint32_t)at)));
+    CHECK(same(value, ipv4(0x0a000001 + (uint32_t)at)));
     CHECK_OK(rk_service_cidr_offset_of(&cidr, &value, &offset));
     CHECK(offset == at);
   }
   CHECK_RESULT(rk_service_cidr_value_at(&cidr, ALL, &value), RK_RESULT_NOT_IN_RANGE);
-  CHECK_RESULT(rk_service_cidr_offset_of(&cidr, AT(rk_value_ipv4(0x0a000000)), &offset), RK_RESULT_NOT_IN_RANGE);
-  CHECK_RESULT(rk_service_cidr_offset_of(&cidr, AT(rk_value_ipv4(0x0a0000ff)), &offset), RK_RESULT_NOT_IN_RANGE);
+  CHECK_RESULT(rk_service_cidr_offset_of(&cidr, AT(ipv4(0x0a000000)), &offset), RK_RESULT_NOT_IN_RANGE);
+  CHECK_RESULT(rk_service_cidr_offset_of(&cidr, AT(ipv4(0x0a0000ff)), &offset), RK_RESULT_NOT_IN_RANGE);
 
   CHECK_OK(rk_service_cidr_parse(TEXT("fd00::/64"), &cidr, NULL));
   CHECK_OK(rk_service_cidr_describe(&cidr, &description));

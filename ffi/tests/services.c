@@ -78,9 +78,10 @@ static void audit_of_services(void) {
 static void values(void) {
   char text[45];
   size_t len = 0;
-  CHECK_OK(rk_value_text(AT(rk_value_ipv4(0x0a600001)), text, sizeof text, &len));
+  CHECK_OK(rk_value_text(AT(ipv4(0x0a600001)), text, sizeof text, &len));
   CHECK(len == 9 && memcmp(text, "10.96.0.1", 9) == 0);
-  CHECK_OK(rk_value_text(AT(rk_value_ipv6(0xfd00000000000000, 10)), text, sizeof text, &len));
+  const uint8_t bytes[16] = {[0] = 0xfd, [15] = 10};
+  CHECK_OK(rk_value_text(AT(rk_value_ipv6(bytes)), text, sizeof text, &len));
   CHECK(len == 7 && memcmp(text, "fd00::a", 7) == 0);
   CHECK_OK(rk_value_text(AT(rk_value_port(65535)), text, sizeof text, &len));
   CHECK(len == 5 && memcmp(text, "65535", 5) == 0);

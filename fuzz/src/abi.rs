@@ -485,7 +485,7 @@ impl Audit {
         for text in ranges {
             let mut range = RawRange::default();
             // RK_RANGE_KIND_CIDR, RK_RANGE_KIND_PORTS.
-            let kind = if text.contains('/') { 1 } else { 2 };
+            let kind = if text.contains('/') { 1201 } else { 1202 };
             // SAFETY: the text and the out-parameter live until the call returns; error may be NULL.
             let result = unsafe { rk_range_parse(text.as_ptr().cast(), text.len(), kind, &mut range, ptr::null_mut()) };
             assert_eq!(result, OK);

@@ -4,18 +4,18 @@ package rk
 
 // The constants of the C library.
 const (
-	StrategyContiguous                     = 0
-	StrategyRandomScan                     = 1
-	StrategyDynamicBandFirst               = 2
+	StrategyContiguous                     = 1001
+	StrategyRandomScan                     = 1002
+	StrategyDynamicBandFirst               = 1003
 	PresenceMissing                        = 0
 	PresenceUninitialised                  = 1
 	PresenceInitialised                    = 2
 	BitmapServiceIPs                       = 0
 	BitmapSecondaryServiceIPs              = 1
 	BitmapServiceNodePorts                 = 2
-	ReplaceIfUnused                        = 0
-	ReplaceOnce                            = 1
-	ReplaceAlways                          = 2
+	ReplaceIfUnused                        = 1101
+	ReplaceOnce                            = 1102
+	ReplaceAlways                          = 1103
 	OperationAllocate                      = 1
 	OperationRelease                       = 2
 	OperationRead                          = 3
@@ -86,18 +86,18 @@ const (
 	ClusterIPReshape                       = 3
 	ClusterIPReplace                       = 4
 	ClusterIPTaken                         = 5
-	RangeKindCIDR                          = 1
-	RangeKindPorts                         = 2
+	RangeKindCIDR                          = 1201
+	RangeKindPorts                         = 1202
 	RangeTextCapacity                      = 48
 	FormProtobuf                           = 1
 	FormJSON                               = 2
-	ValuesSet                              = 1
-	ValuesClear                            = 2
-	ValuesLeaked                           = 3
-	ValuesDuplicates                       = 4
-	ValuesStored                           = 5
-	ValuesInUse                            = 6
-	ValuesNext                             = 7
+	ValuesSet                              = 1301
+	ValuesClear                            = 1302
+	ValuesLeaked                           = 1303
+	ValuesDuplicates                       = 1304
+	ValuesStored                           = 1305
+	ValuesInUse                            = 1306
+	ValuesNext                             = 1307
 	NoObject                               = 18446744073709551615
 	RecordBitmap                           = 0
 	RecordStale                            = 1
