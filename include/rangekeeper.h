@@ -983,6 +983,10 @@ typedef union rk_detail {
    * The bitmap that is missing, one of RK_BITMAP_*.
    */
   uint32_t bitmap;
+  /**
+   * Room for a kind that comes later.
+   */
+  uint64_t reserved[4];
 } rk_detail;
 
 /**
@@ -1265,6 +1269,10 @@ typedef union rk_step_data {
    * RK_STEP_WATCH.
    */
   struct rk_step_watch watch;
+  /**
+   * Room for a kind that comes later.
+   */
+  uint64_t reserved[8];
 } rk_step_data;
 
 /**
@@ -1422,6 +1430,10 @@ typedef struct rk_known {
    * others remember of the store, such as the watch cache of an API server, is wrong from then on.
    */
   uint32_t restores;
+  /**
+   * 0. Room for a field that comes later: the struct never becomes longer.
+   */
+  uint64_t reserved[2];
 } rk_known;
 
 /**
@@ -1571,6 +1583,10 @@ typedef union rk_outcome_data {
    * RK_OUTCOME_FAILED.
    */
   struct rk_failed failed;
+  /**
+   * Room for a kind that comes later.
+   */
+  uint64_t reserved[8];
 } rk_outcome_data;
 
 /**
@@ -1633,6 +1649,10 @@ typedef struct rk_index_changes {
    * How many addresses were taken before and are free now.
    */
   uint64_t removed;
+  /**
+   * 0. Room for a field that comes later: the struct never becomes longer.
+   */
+  uint64_t reserved[2];
 } rk_index_changes;
 
 /**
@@ -1673,6 +1693,10 @@ typedef struct rk_range_description {
    * The canonical text, as it is stored beside the bitmap, with a terminating NUL.
    */
   char text[RK_RANGE_TEXT_CAPACITY];
+  /**
+   * 0. Room for a field that comes later: the struct never becomes longer.
+   */
+  uint64_t reserved[2];
 } rk_range_description;
 
 /**
@@ -1727,6 +1751,10 @@ typedef struct rk_finding {
    * The value; for a text see rk_report_finding_texts.
    */
   union rk_found_value value;
+  /**
+   * 0. Room for a field that comes later: the struct never becomes longer.
+   */
+  uint64_t reserved[2];
 } rk_finding;
 
 /**
@@ -1745,6 +1773,10 @@ typedef struct rk_claimant {
    * Whether only the names decide that it keeps the value, or that another one does: it may as well be the other way round.
    */
   bool tied;
+  /**
+   * 0. Room for a field that comes later: the struct never becomes longer.
+   */
+  uint64_t reserved[2];
 } rk_claimant;
 
 /**
@@ -1764,6 +1796,10 @@ typedef struct rk_object_repair {
    * The Service for which an object is created, by the order in which Services were observed; RK_NO_OBJECT if none is.
    */
   uint64_t service;
+  /**
+   * 0. Room for a field that comes later: the struct never becomes longer.
+   */
+  uint64_t reserved[2];
 } rk_object_repair;
 
 /**
@@ -1796,6 +1832,10 @@ typedef struct rk_leak {
    * Whether the repair leaves it for now, since a Service that uses it may still be under way.
    */
   bool stays;
+  /**
+   * 0. Room for a field that comes later: the struct never becomes longer.
+   */
+  uint64_t reserved[2];
 } rk_leak;
 
 /**
@@ -1846,6 +1886,10 @@ typedef struct rk_range_report {
    * Values recorded as allocated that the configured range does not have: not 0 only after a change of the range.
    */
   uint64_t dropped;
+  /**
+   * 0. Room for a field that comes later: the struct never becomes longer.
+   */
+  uint64_t reserved[2];
 } rk_range_report;
 
 /**
@@ -1890,6 +1934,10 @@ typedef struct rk_offset_state {
    * Whether it is allocated after the repair.
    */
   bool next;
+  /**
+   * 0. Room for a field that comes later: the struct never becomes longer.
+   */
+  uint64_t reserved[2];
 } rk_offset_state;
 
 /**
@@ -1920,6 +1968,10 @@ typedef struct rk_cell {
    * Values that more than one Service claims; part of in_use.
    */
   uint64_t duplicate;
+  /**
+   * 0. Room for a field that comes later: the struct never becomes longer.
+   */
+  uint64_t reserved[2];
 } rk_cell;
 
 /**

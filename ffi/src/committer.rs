@@ -114,6 +114,8 @@ pub struct rk_known {
     /// How often another store has answered than before, or an older state of it, as after a restore from a backup. What
     /// others remember of the store, such as the watch cache of an API server, is wrong from then on.
     pub restores: u32,
+    /// 0. Room for a field that comes later: the struct never becomes longer.
+    pub reserved: [u64; 2],
 }
 
 /// Creates a committer that knows nothing of the store yet.
@@ -321,7 +323,7 @@ pub unsafe extern "C" fn rk_committer_known(committer: *const rk_committer, know
         let (committer, out) = unsafe { (borrow(scope, committer)?, Out::new(scope, known)?) };
         committer.0.with(|state| {
             let Known { revision, used, initialised, store, restores } = state.committer.known();
-            out.write(rk_known { revision, used, initialised, store, restores });
+            out.write(rk_known { revision, used, initialised, store, restores, reserved: [0; 2] });
             Ok(())
         })
     })

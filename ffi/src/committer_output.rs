@@ -75,6 +75,8 @@ pub union rk_step_data {
     pub finished: rk_step_finished,
     /// RK_STEP_WATCH.
     pub watch: rk_step_watch,
+    /// Room for a kind that comes later.
+    pub reserved: [u64; 8],
 }
 
 /// A wait.
@@ -165,6 +167,8 @@ pub union rk_outcome_data {
     pub repaired: rk_repaired,
     /// RK_OUTCOME_FAILED.
     pub failed: rk_failed,
+    /// Room for a kind that comes later.
+    pub reserved: [u64; 8],
 }
 
 /// An allocation that has taken effect.

@@ -45,6 +45,8 @@ pub union rk_detail {
     pub request: u64,
     /// The bitmap that is missing, one of RK_BITMAP_*.
     pub bitmap: u32,
+    /// Room for a kind that comes later.
+    pub reserved: [u64; 4],
 }
 
 /// Details of a failure.

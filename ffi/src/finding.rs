@@ -187,6 +187,8 @@ pub struct rk_finding {
     pub value_kind: u32,
     /// The value; for a text see rk_report_finding_texts.
     pub value: rk_found_value,
+    /// 0. Room for a field that comes later: the struct never becomes longer.
+    pub reserved: [u64; 2],
 }
 
 /// The state of one value of a range.
@@ -203,6 +205,8 @@ pub struct rk_offset_state {
     pub duplicate: bool,
     /// Whether it is allocated after the repair.
     pub next: bool,
+    /// 0. Room for a field that comes later: the struct never becomes longer.
+    pub reserved: [u64; 2],
 }
 
 /// Counts for one stretch of a range, for an occupancy map.
@@ -221,6 +225,8 @@ pub struct rk_cell {
     pub lost: u64,
     /// Values that more than one Service claims; part of in_use.
     pub duplicate: u64,
+    /// 0. Room for a field that comes later: the struct never becomes longer.
+    pub reserved: [u64; 2],
 }
 
 impl rk_finding {
@@ -254,6 +260,7 @@ impl rk_finding {
             stays: report.stays(finding),
             value_kind,
             value,
+            reserved: [0; 2],
         }
     }
 }
@@ -282,14 +289,14 @@ impl From<OffsetState> for rk_offset_state {
             Band::Static => RK_BAND_STATIC,
             Band::Dynamic => RK_BAND_DYNAMIC,
         };
-        Self { band, stored, in_use, duplicate, next }
+        Self { band, stored, in_use, duplicate, next, reserved: [0; 2] }
     }
 }
 
 impl From<Cell> for rk_cell {
     fn from(cell: Cell) -> Self {
         let Cell { first, len, in_use, leaked, lost, duplicate } = cell;
-        Self { first, len, in_use, leaked, lost, duplicate }
+        Self { first, len, in_use, leaked, lost, duplicate, reserved: [0; 2] }
     }
 }
 

@@ -140,7 +140,10 @@ mod tests {
                 rk_range_parse(text.as_ptr().cast(), text.len(), RK_RANGE_KIND_CIDR, &mut range, ptr::null_mut()),
                 rk_result::Ok
             );
-            assert_eq!(rk_allocator_new(&range, RK_STRATEGY_CONTIGUOUS, 1, &mut allocator, ptr::null_mut()), rk_result::Ok);
+            assert_eq!(
+                rk_allocator_new(&range, RK_STRATEGY_CONTIGUOUS, 1, &mut allocator, ptr::null_mut()),
+                rk_result::Ok
+            );
         }
         allocator
     }

@@ -49,6 +49,8 @@ pub struct rk_index_changes {
     pub added: u64,
     /// How many addresses were taken before and are free now.
     pub removed: u64,
+    /// 0. Room for a field that comes later: the struct never becomes longer.
+    pub reserved: [u64; 2],
 }
 
 impl From<Reservation> for rk_reservation {
@@ -363,7 +365,7 @@ pub unsafe extern "C" fn rk_index_replace(
         }
         let addresses = values.iter().filter_map(|value| address(value).ok());
         let replace = |state: &mut IndexState| match state.index.replace(addresses, revision) {
-            Ok(Changes { added, removed }) => Ok(rk_index_changes { added, removed }),
+            Ok(Changes { added, removed }) => Ok(rk_index_changes { added, removed, reserved: [0; 2] }),
             Err(StaleList { .. }) => Err(rk_result::StaleList),
         };
         out.write(index.0.with(replace)?);

@@ -160,6 +160,8 @@ pub struct rk_range_description {
     pub text_len: usize,
     /// The canonical text, as it is stored beside the bitmap, with a terminating NUL.
     pub text: [c_char; RK_RANGE_TEXT_CAPACITY],
+    /// 0. Room for a field that comes later: the struct never becomes longer.
+    pub reserved: [u64; 2],
 }
 
 impl From<ParseRangeError> for Failure {
@@ -243,6 +245,7 @@ pub unsafe extern "C" fn rk_range_describe(
             static_band: range.static_band(),
             text_len: canonical.len(),
             text,
+            reserved: [0; 2],
         });
         Ok(())
     })

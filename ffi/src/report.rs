@@ -87,6 +87,8 @@ pub struct rk_leak {
     pub severity: u32,
     /// Whether the repair leaves it for now, since a Service that uses it may still be under way.
     pub stays: bool,
+    /// 0. Room for a field that comes later: the struct never becomes longer.
+    pub reserved: [u64; 2],
 }
 
 /// A Service that claims a value that is claimed more than once.
@@ -99,6 +101,8 @@ pub struct rk_claimant {
     pub keeps: bool,
     /// Whether only the names decide that it keeps the value, or that another one does: it may as well be the other way round.
     pub tied: bool,
+    /// 0. Room for a field that comes later: the struct never becomes longer.
+    pub reserved: [u64; 2],
 }
 
 /// A write of the API server's repair of IPAddress objects.
@@ -112,6 +116,8 @@ pub struct rk_object_repair {
     pub removed: u64,
     /// The Service for which an object is created, by the order in which Services were observed; RK_NO_OBJECT if none is.
     pub service: u64,
+    /// 0. Room for a field that comes later: the struct never becomes longer.
+    pub reserved: [u64; 2],
 }
 
 /// A run of adjacent values, from first to last: kind and high are the same, and low grows by one.
@@ -152,6 +158,8 @@ pub struct rk_range_report {
     pub duplicates: u64,
     /// Values recorded as allocated that the configured range does not have: not 0 only after a change of the range.
     pub dropped: u64,
+    /// 0. Room for a field that comes later: the struct never becomes longer.
+    pub reserved: [u64; 2],
 }
 
 impl rk_report {
@@ -208,6 +216,7 @@ fn rk_leak_of(leak: &Leak) -> rk_leak {
         remedy: remedy_number(leak.remedy()),
         severity: severity_number(Severity::LEAK),
         stays: leak.stays,
+        reserved: [0; 2],
     }
 }
 
@@ -419,6 +428,7 @@ pub unsafe extern "C" fn rk_report_claimants(
                 service: claimant.service,
                 keeps: claimant.keeps,
                 tied: claimant.tied,
+                reserved: [0; 2],
             }))
         })
     })
@@ -445,6 +455,7 @@ pub unsafe extern "C" fn rk_report_object_repairs(
                 address: repair.address.into(),
                 removed: repair.removed.unwrap_or(RK_NO_OBJECT),
                 service: repair.service.unwrap_or(RK_NO_OBJECT),
+                reserved: [0; 2],
             })));
             Ok(())
         })
@@ -507,6 +518,7 @@ pub unsafe extern "C" fn rk_report_range(
                 clear: counts.clear,
                 duplicates: counts.duplicates,
                 dropped: counts.dropped.into(),
+                reserved: [0; 2],
             });
             Ok(())
         })

@@ -48,8 +48,8 @@ struct RawBatch {
 #[repr(C)]
 struct RawError {
     detail_kind: u32,
-    /// The byte of the input, in what this calls; the union has room for two numbers.
-    detail: [u64; 2],
+    /// The byte of the input, in what this calls; the union has room for four numbers.
+    detail: [u64; 4],
     message_len: usize,
     message: [c_char; 512],
 }
@@ -96,6 +96,7 @@ struct RawFinding {
     remedy: u32,
     value_kind: u32,
     value: RawFoundValue,
+    reserved: [u64; 2],
 }
 
 /// `rk_leak`.
@@ -108,6 +109,7 @@ struct RawLeak {
     remedy: u32,
     severity: u32,
     stays: bool,
+    reserved: [u64; 2],
 }
 
 #[repr(C)]
@@ -456,7 +458,7 @@ impl Damage {
 
 /// The result of `rk_bootstrap_plan`, the place of a fault, and the answer.
 pub fn bootstrap_plan(question: &[u8]) -> (u32, u64, Vec<u8>) {
-    let mut error = RawError { detail_kind: 0, detail: [u64::MAX; 2], message_len: 0, message: [0; 512] };
+    let mut error = RawError { detail_kind: 0, detail: [u64::MAX; 4], message_len: 0, message: [0; 512] };
     let mut answer: Vec<u8> = Vec::new();
     loop {
         let (first, length) = (question.as_ptr().cast(), question.len());

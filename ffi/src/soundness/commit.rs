@@ -44,7 +44,14 @@ fn threads_submit_to_a_committer_that_one_drives_and_one_closes() {
                         if call % 3 == 0 {
                             _ = rk_committer_cancel(committer, ticket);
                         }
-                        let mut known = rk_known { revision: 0, used: 0, initialised: false, store: 0, restores: 0 };
+                        let mut known = rk_known {
+                            revision: 0,
+                            used: 0,
+                            initialised: false,
+                            store: 0,
+                            restores: 0,
+                            reserved: [0; 2],
+                        };
                         let result = rk_committer_known(committer, &mut known);
                         assert!(matches!(result, OK | rk_result::Closed) && known.used <= 65_534, "{result:?}");
                     }
@@ -108,7 +115,7 @@ fn a_committer_keeps_nothing_that_it_was_passed() {
         let event = Box::new(rk_event { kind: RK_EVENT_WATCHED, data: rk_event_data { watched } });
         assert_eq!(rk_committer_handle(committer, &*event, store.now()), OK);
         drop((event, changes, values));
-        let mut known = rk_known { revision: 0, used: 0, initialised: false, store: 0, restores: 0 };
+        let mut known = rk_known { revision: 0, used: 0, initialised: false, store: 0, restores: 0, reserved: [0; 2] };
         assert_eq!(rk_committer_known(committer, &mut known), OK);
         assert_eq!((known.revision, known.used, known.initialised), (4, 2, true));
 

@@ -97,13 +97,13 @@ func (s *BitsPastRange) load(c *call, at uint32) {
 }
 
 func (s *Error) load(c *call, at uint32) {
-	b := c.bytes(at, 544)
+	b := c.bytes(at, 560)
 	s.DetailKind = endian.Uint32(b[0:])
 	s.Detail.Byte = endian.Uint64(b[8:])
 	s.Detail.Bits.load(c, at+8)
 	s.Detail.Request = endian.Uint64(b[8:])
 	s.Detail.Bitmap = endian.Uint32(b[8:])
-	s.Message = string(b[28:][:endian.Uint32(b[24:])])
+	s.Message = string(b[44:][:endian.Uint32(b[40:])])
 }
 
 func (s *Batch) store(c *call, at uint32) {
@@ -198,7 +198,7 @@ func (s *StepWatch) load(c *call, at uint32) {
 }
 
 func (s *Step) load(c *call, at uint32) {
-	b := c.bytes(at, 48)
+	b := c.bytes(at, 72)
 	s.Kind = endian.Uint32(b[0:])
 	s.Data.Wait.load(c, at+8)
 	s.Data.Swap.load(c, at+8)
@@ -262,7 +262,7 @@ func (s *Event) store(c *call, at uint32) {
 }
 
 func (s *Known) load(c *call, at uint32) {
-	b := c.bytes(at, 24)
+	b := c.bytes(at, 40)
 	s.Revision = endian.Uint64(b[0:])
 	s.Used = endian.Uint32(b[8:])
 	s.Initialised = b[12] != 0
@@ -317,7 +317,7 @@ func (s *Failed) load(c *call, at uint32) {
 }
 
 func (s *Finished) load(c *call, at uint32) {
-	b := c.bytes(at, 48)
+	b := c.bytes(at, 80)
 	s.Ticket = endian.Uint64(b[0:])
 	s.Outcome = endian.Uint32(b[8:])
 	s.Data.Allocated.load(c, at+16)
@@ -354,7 +354,7 @@ func (s *Reservation) load(c *call, at uint32) {
 }
 
 func (s *IndexChanges) load(c *call, at uint32) {
-	b := c.bytes(at, 16)
+	b := c.bytes(at, 32)
 	s.Added = endian.Uint64(b[0:])
 	s.Removed = endian.Uint64(b[8:])
 }
@@ -367,14 +367,14 @@ func (s *AddressObject) store(c *call, at uint32) {
 }
 
 func (s *RangeDescription) load(c *call, at uint32) {
-	b := c.bytes(at, 60)
+	b := c.bytes(at, 80)
 	s.Size = endian.Uint32(b[0:])
 	s.StaticBand = endian.Uint32(b[4:])
 	s.Text = string(b[12:][:endian.Uint32(b[8:])])
 }
 
 func (s *Finding) load(c *call, at uint32) {
-	b := c.bytes(at, 56)
+	b := c.bytes(at, 72)
 	s.Reason = endian.Uint32(b[0:])
 	s.SubjectKind = endian.Uint32(b[4:])
 	s.Subject = endian.Uint64(b[8:])
@@ -387,21 +387,21 @@ func (s *Finding) load(c *call, at uint32) {
 }
 
 func (s *Claimant) load(c *call, at uint32) {
-	b := c.bytes(at, 16)
+	b := c.bytes(at, 32)
 	s.Service = endian.Uint64(b[0:])
 	s.Keeps = b[8] != 0
 	s.Tied = b[9] != 0
 }
 
 func (s *ObjectRepair) load(c *call, at uint32) {
-	b := c.bytes(at, 40)
+	b := c.bytes(at, 56)
 	s.Address.load(c, at+0)
 	s.Removed = endian.Uint64(b[24:])
 	s.Service = endian.Uint64(b[32:])
 }
 
 func (s *Leak) load(c *call, at uint32) {
-	b := c.bytes(at, 56)
+	b := c.bytes(at, 72)
 	s.Value.load(c, at+0)
 	s.Range = endian.Uint32(b[24:])
 	s.Object = endian.Uint64(b[32:])
@@ -411,7 +411,7 @@ func (s *Leak) load(c *call, at uint32) {
 }
 
 func (s *RangeReport) load(c *call, at uint32) {
-	b := c.bytes(at, 80)
+	b := c.bytes(at, 96)
 	s.Record = endian.Uint32(b[0:])
 	s.StaticBand = endian.Uint32(b[4:])
 	s.Size = endian.Uint64(b[8:])
@@ -433,7 +433,7 @@ func (s *Run) load(c *call, at uint32) {
 }
 
 func (s *OffsetState) load(c *call, at uint32) {
-	b := c.bytes(at, 8)
+	b := c.bytes(at, 24)
 	s.Band = endian.Uint32(b[0:])
 	s.Stored = b[4] != 0
 	s.InUse = b[5] != 0
@@ -442,7 +442,7 @@ func (s *OffsetState) load(c *call, at uint32) {
 }
 
 func (s *Cell) load(c *call, at uint32) {
-	b := c.bytes(at, 48)
+	b := c.bytes(at, 64)
 	s.First = endian.Uint64(b[0:])
 	s.Len = endian.Uint64(b[8:])
 	s.InUse = endian.Uint64(b[16:])
@@ -465,7 +465,7 @@ func AllocatorNew(theRange *Range, strategy uint32, seed uint64, allocator **All
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 584
+	c.next += 600
 	var atRange uint32
 	if theRange != nil {
 		atRange = fixed + 0
@@ -640,7 +640,7 @@ func AllocatorAllocateBatch(allocator *Allocator, requests []Value, values []Val
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 544
+	c.next += 560
 	atRequests := c.allocateMany(len(requests), 24, 8)
 	for i := range requests {
 		requests[i].store(&c, atRequests+uint32(i)*24)
@@ -696,7 +696,7 @@ func AllocatorRestore(allocator *Allocator, theRange string, data []uint8, theEr
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 544
+	c.next += 560
 	atRange := c.putText(theRange)
 	atData := c.putBytes(data)
 	atError := fixed + 0
@@ -756,7 +756,7 @@ func AuditAddBitmap(audit *Audit, configured *Range, storedRange string, storedD
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 576
+	c.next += 592
 	var atConfigured uint32
 	if configured != nil {
 		atConfigured = fixed + 0
@@ -782,7 +782,7 @@ func AuditAddUnseen(audit *Audit, theRange *Range, known []uint8, theError *Erro
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 576
+	c.next += 592
 	var atRange uint32
 	if theRange != nil {
 		atRange = fixed + 0
@@ -807,7 +807,7 @@ func AuditCompareBitmap(audit *Audit, theRange uint, written uint64, upgraded ui
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 544
+	c.next += 560
 	atError := fixed + 0
 	result = Result(c.core.Xrk_audit_compare_bitmap((*object)(audit).address(), size(theRange), int64(written), int64(upgraded), int32(atError)))
 	c.done = true
@@ -825,7 +825,7 @@ func AuditAddServiceCIDR(audit *Audit, cidr string, isReady bool, theError *Erro
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 544
+	c.next += 560
 	atCIDR := c.putText(cidr)
 	atError := fixed + 0
 	result = Result(c.core.Xrk_audit_add_service_cidr((*object)(audit).address(), int32(atCIDR), int32(len(cidr)), number(isReady), int32(atError)))
@@ -844,7 +844,7 @@ func AuditObserveIPAddresses(audit *Audit, batch *IPAddresses, theError *Error) 
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 576
+	c.next += 592
 	var atBatch uint32
 	if batch != nil {
 		atBatch = fixed + 0
@@ -868,7 +868,7 @@ func AuditObserveServices(audit *Audit, names *ServiceNames, batch *Services, th
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 600
+	c.next += 616
 	var atNames uint32
 	if names != nil {
 		atNames = fixed + 0
@@ -897,7 +897,7 @@ func AuditObserveUnreadable(audit *Audit, kind uint32, theError *Error) (result 
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 544
+	c.next += 560
 	atError := fixed + 0
 	result = Result(c.core.Xrk_audit_observe_unreadable((*object)(audit).address(), int32(kind), int32(atError)))
 	c.done = true
@@ -915,7 +915,7 @@ func AuditCheckCluster(audit *Audit, serviceIPs uint32, secondaryServiceIPs uint
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 544
+	c.next += 560
 	atError := fixed + 0
 	result = Result(c.core.Xrk_audit_check_cluster((*object)(audit).address(), int32(serviceIPs), int32(secondaryServiceIPs), int32(serviceNodePorts), number(cleansLeaks), int32(atError)))
 	c.done = true
@@ -933,7 +933,7 @@ func AuditFinish(audit *Audit, report **Report, theError *Error) (result Result)
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 552
+	c.next += 568
 	atReport := fixed + 0
 	atError := fixed + 8
 	result = Result(c.core.Xrk_audit_finish((*object)(audit).address(), int32(atReport), int32(atError)))
@@ -955,7 +955,7 @@ func BootstrapNew(config string, bootstrap **Bootstrap, theError *Error) (result
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 552
+	c.next += 568
 	atConfig := c.putText(config)
 	atBootstrap := fixed + 0
 	atError := fixed + 8
@@ -1018,7 +1018,7 @@ func BootstrapAnswered(bootstrap *Bootstrap, now uint64, iD uint64, answer strin
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 544
+	c.next += 560
 	atAnswer := c.putText(answer)
 	atError := fixed + 0
 	result = Result(c.bootstrap.Xrk_bootstrap_answered((*object)(bootstrap).address(), int64(now), int64(iD), int32(atAnswer), int32(len(answer)), int32(atError)))
@@ -1049,7 +1049,7 @@ func BootstrapPlan(question string, buffer []byte, theLen *uint, theError *Error
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 552
+	c.next += 568
 	atQuestion := c.putText(question)
 	atBuffer := c.allocateMany(len(buffer), 1, 1)
 	atLen := fixed + 0
@@ -1081,7 +1081,7 @@ func CommitterNew(theRange *Range, strategy uint32, grace uint64, replace uint32
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 584
+	c.next += 600
 	var atRange uint32
 	if theRange != nil {
 		atRange = fixed + 0
@@ -1121,7 +1121,7 @@ func CommitterSubmit(committer *Committer, submitted []Operation, values []Value
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 544
+	c.next += 560
 	atSubmitted := c.allocateMany(len(submitted), 64, 8)
 	for i := range submitted {
 		submitted[i].store(&c, atSubmitted+uint32(i)*64)
@@ -1198,7 +1198,7 @@ func CommitterPoll(committer *Committer, now uint64, step *Step) (result Result)
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 48
+	c.next += 72
 	atStep := fixed + 0
 	result = Result(c.core.Xrk_committer_poll((*object)(committer).address(), int64(now), int32(atStep)))
 	c.done = true
@@ -1235,7 +1235,7 @@ func CommitterKnown(committer *Committer, known *Known) (result Result) {
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 24
+	c.next += 40
 	atKnown := fixed + 0
 	result = Result(c.core.Xrk_committer_known((*object)(committer).address(), int32(atKnown)))
 	c.done = true
@@ -1281,7 +1281,7 @@ func CommitterFinished(committer *Committer, finished []Finished, values []Value
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 8
-	atFinished := c.allocateMany(len(finished), 48, 8)
+	atFinished := c.allocateMany(len(finished), 80, 8)
 	atValues := c.allocateMany(len(values), 24, 8)
 	atBytes := c.allocateMany(len(bytes), 1, 1)
 	atN := fixed + 0
@@ -1297,7 +1297,7 @@ func CommitterFinished(committer *Committer, finished []Finished, values []Value
 	}
 	if result == ResultOK {
 		for i := range finished[:min(len(finished), int(*n))] {
-			finished[i].load(&c, atFinished+uint32(i)*48)
+			finished[i].load(&c, atFinished+uint32(i)*80)
 		}
 	}
 	if result == ResultOK {
@@ -1660,7 +1660,7 @@ func IndexReplace(index *Index, values []Value, revision uint64, changes *IndexC
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 16
+	c.next += 32
 	atValues := c.allocateMany(len(values), 24, 8)
 	for i := range values {
 		values[i].store(&c, atValues+uint32(i)*24)
@@ -1743,7 +1743,7 @@ func LeakCountersNew(theRange *Range, passes uint8, counters **LeakCounters, the
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 584
+	c.next += 600
 	var atRange uint32
 	if theRange != nil {
 		atRange = fixed + 0
@@ -1857,7 +1857,7 @@ func LeakTrackerNew(passes uint8, interval uint64, keepsLeaks bool, tracker **Le
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 552
+	c.next += 568
 	atTracker := fixed + 0
 	atError := fixed + 8
 	result = Result(c.core.Xrk_leak_tracker_new(int32(passes), int64(interval), number(keepsLeaks), int32(atTracker), int32(atError)))
@@ -1892,7 +1892,7 @@ func RangeParse(spec string, kind uint32, theRange *Range, theError *Error) (res
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 576
+	c.next += 592
 	atSpec := c.putText(spec)
 	atRange := fixed + 0
 	atError := fixed + 32
@@ -1915,7 +1915,7 @@ func RangeDescribe(theRange *Range, description *RangeDescription) (result Resul
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 96
+	c.next += 112
 	var atRange uint32
 	if theRange != nil {
 		atRange = fixed + 0
@@ -1994,7 +1994,7 @@ func RangeChanges(theRange *Range, before []uint8, after []uint8, fromOffset uin
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 584
+	c.next += 600
 	var atRange uint32
 	if theRange != nil {
 		atRange = fixed + 0
@@ -2066,7 +2066,7 @@ func RangeAllocationDecode(stored []uint8, theObject **RangeAllocation, theError
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 552
+	c.next += 568
 	atStored := c.putBytes(stored)
 	atObject := fixed + 0
 	atError := fixed + 8
@@ -2157,7 +2157,7 @@ func RangeAllocationSet(theObject *RangeAllocation, theRange string, data []uint
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 544
+	c.next += 560
 	atRange := c.putText(theRange)
 	atData := c.putBytes(data)
 	atError := fixed + 0
@@ -2236,7 +2236,7 @@ func RepairPassAudit(pass *RepairPass, ipaddresses bool, now *int64, audit **Aud
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 560
+	c.next += 576
 	var atNow uint32
 	if now != nil {
 		atNow = fixed + 0
@@ -2267,7 +2267,7 @@ func RepairPassFinish(pass *RepairPass, audit *Audit, report **Report, theError 
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 552
+	c.next += 568
 	atReport := fixed + 0
 	atError := fixed + 8
 	result = Result(c.core.Xrk_repair_pass_finish((*object)(pass).address(), (*object)(audit).address(), int32(atReport), int32(atError)))
@@ -2302,7 +2302,7 @@ func ReportRecordRepair(report *Report, theRange uint, failed bool, set []Value,
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 544
+	c.next += 560
 	atSet := c.allocateMany(len(set), 24, 8)
 	for i := range set {
 		set[i].store(&c, atSet+uint32(i)*24)
@@ -2353,7 +2353,7 @@ func ReportFindings(report *Report, from uint, findings []Finding, n *uint) (res
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 8
-	atFindings := c.allocateMany(len(findings), 56, 8)
+	atFindings := c.allocateMany(len(findings), 72, 8)
 	atN := fixed + 0
 	{
 		b := c.bytes(atN, 4)
@@ -2367,7 +2367,7 @@ func ReportFindings(report *Report, from uint, findings []Finding, n *uint) (res
 	}
 	if result == ResultOK {
 		for i := range findings[:min(len(findings), int(*n))] {
-			findings[i].load(&c, atFindings+uint32(i)*56)
+			findings[i].load(&c, atFindings+uint32(i)*72)
 		}
 	}
 	return result
@@ -2424,7 +2424,7 @@ func ReportObserveClaimants(report *Report, names *ServiceNames, batch *Services
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 600
+	c.next += 616
 	var atNames uint32
 	if names != nil {
 		atNames = fixed + 0
@@ -2454,7 +2454,7 @@ func ReportClaimants(report *Report, finding uint, claimants []Claimant, n *uint
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 8
-	atClaimants := c.allocateMany(len(claimants), 16, 8)
+	atClaimants := c.allocateMany(len(claimants), 32, 8)
 	atN := fixed + 0
 	{
 		b := c.bytes(atN, 4)
@@ -2468,7 +2468,7 @@ func ReportClaimants(report *Report, finding uint, claimants []Claimant, n *uint
 	}
 	if result == ResultOK {
 		for i := range claimants[:min(len(claimants), int(*n))] {
-			claimants[i].load(&c, atClaimants+uint32(i)*16)
+			claimants[i].load(&c, atClaimants+uint32(i)*32)
 		}
 	}
 	return result
@@ -2483,7 +2483,7 @@ func ReportObjectRepairs(report *Report, from uint, repairs []ObjectRepair, n *u
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 8
-	atRepairs := c.allocateMany(len(repairs), 40, 8)
+	atRepairs := c.allocateMany(len(repairs), 56, 8)
 	atN := fixed + 0
 	{
 		b := c.bytes(atN, 4)
@@ -2497,7 +2497,7 @@ func ReportObjectRepairs(report *Report, from uint, repairs []ObjectRepair, n *u
 	}
 	if result == ResultOK {
 		for i := range repairs[:min(len(repairs), int(*n))] {
-			repairs[i].load(&c, atRepairs+uint32(i)*40)
+			repairs[i].load(&c, atRepairs+uint32(i)*56)
 		}
 	}
 	return result
@@ -2512,7 +2512,7 @@ func ReportLeaks(report *Report, from uint, leaks []Leak, n *uint) (result Resul
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 8
-	atLeaks := c.allocateMany(len(leaks), 56, 8)
+	atLeaks := c.allocateMany(len(leaks), 72, 8)
 	atN := fixed + 0
 	{
 		b := c.bytes(atN, 4)
@@ -2526,7 +2526,7 @@ func ReportLeaks(report *Report, from uint, leaks []Leak, n *uint) (result Resul
 	}
 	if result == ResultOK {
 		for i := range leaks[:min(len(leaks), int(*n))] {
-			leaks[i].load(&c, atLeaks+uint32(i)*56)
+			leaks[i].load(&c, atLeaks+uint32(i)*72)
 		}
 	}
 	return result
@@ -2540,7 +2540,7 @@ func ReportRange(report *Report, theRange uint, numbers *RangeReport) (result Re
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 80
+	c.next += 96
 	atNumbers := fixed + 0
 	result = Result(c.core.Xrk_report_range((*object)(report).address(), size(theRange), int32(atNumbers)))
 	c.done = true
@@ -2623,7 +2623,7 @@ func ReportState(report *Report, theRange uint, value *Value, state *OffsetState
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 32
+	c.next += 48
 	var atValue uint32
 	if value != nil {
 		atValue = fixed + 0
@@ -2647,7 +2647,7 @@ func ReportOccupancy(report *Report, theRange uint, count uint32, cells []Cell, 
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 8
-	atCells := c.allocateMany(len(cells), 48, 8)
+	atCells := c.allocateMany(len(cells), 64, 8)
 	atN := fixed + 0
 	{
 		b := c.bytes(atN, 4)
@@ -2661,7 +2661,7 @@ func ReportOccupancy(report *Report, theRange uint, count uint32, cells []Cell, 
 	}
 	if result == ResultOK {
 		for i := range cells[:min(len(cells), int(*n))] {
-			cells[i].load(&c, atCells+uint32(i)*48)
+			cells[i].load(&c, atCells+uint32(i)*64)
 		}
 	}
 	return result
@@ -2675,7 +2675,7 @@ func ServiceCIDRParse(spec string, cidr *ServiceCIDR, theError *Error) (result R
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 576
+	c.next += 592
 	atSpec := c.putText(spec)
 	atCIDR := fixed + 0
 	atError := fixed + 32
@@ -2852,7 +2852,7 @@ func ApartRange(committer *Committer, theRange *Range, theError *Error) (result 
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 576
+	c.next += 592
 	atRange := fixed + 0
 	atError := fixed + 32
 	result = Result(c.core.Xrk_apart_range((*object)(committer).address(), int32(atRange), int32(atError)))
@@ -2874,7 +2874,7 @@ func ApartBegin(pass *RepairPass, theRange *Range, theError *Error) (result Resu
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 576
+	c.next += 592
 	var atRange uint32
 	if theRange != nil {
 		atRange = fixed + 0
@@ -2897,7 +2897,7 @@ func ApartKeep(committer *Committer, theError *Error) (result Result) {
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 544
+	c.next += 560
 	atError := fixed + 0
 	result = Result(c.core.Xrk_apart_keep((*object)(committer).address(), int32(atError)))
 	c.done = true
@@ -2915,7 +2915,7 @@ func ApartSince(pass *RepairPass, theRange *Range, revision uint64, said []uint8
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 584
+	c.next += 600
 	var atRange uint32
 	if theRange != nil {
 		atRange = fixed + 0
@@ -2951,7 +2951,7 @@ func ApartFollowed(committer *Committer, since []uint8, said []uint8, theLen *ui
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 552
+	c.next += 568
 	atSince := c.putBytes(since)
 	atSaid := c.allocateMany(len(said), 1, 1)
 	atLen := fixed + 0
@@ -2984,7 +2984,7 @@ func ApartRead(pass *RepairPass, theRange *Range, followed []uint8, revision uin
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 584
+	c.next += 600
 	var atRange uint32
 	if theRange != nil {
 		atRange = fixed + 0
@@ -3019,7 +3019,7 @@ func ApartFenced(pass *RepairPass, theRange *Range, fence uint64, theError *Erro
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 576
+	c.next += 592
 	var atRange uint32
 	if theRange != nil {
 		atRange = fixed + 0
@@ -3042,7 +3042,7 @@ func ApartNeeds(pass *RepairPass, theRange *Range, sets *bool, outside *uint32, 
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 584
+	c.next += 600
 	var atRange uint32
 	if theRange != nil {
 		atRange = fixed + 0
@@ -3083,7 +3083,7 @@ func ApartCheck(committer *Committer, sets bool, outside uint32, theError *Error
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 544
+	c.next += 560
 	atError := fixed + 0
 	result = Result(c.core.Xrk_apart_check((*object)(committer).address(), number(sets), int32(outside), int32(atError)))
 	c.done = true
@@ -3101,7 +3101,7 @@ func ApartDue(pass *RepairPass, theRange *Range, said []uint8, theLen *uint, the
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 584
+	c.next += 600
 	var atRange uint32
 	if theRange != nil {
 		atRange = fixed + 0
@@ -3137,7 +3137,7 @@ func ApartHandedOut(committer *Committer, due []uint8, said []uint8, theLen *uin
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 552
+	c.next += 568
 	atDue := c.putBytes(due)
 	atSaid := c.allocateMany(len(said), 1, 1)
 	atLen := fixed + 0
@@ -3170,7 +3170,7 @@ func ApartDiff(pass *RepairPass, theRange *Range, handedOut []uint8, at uint64, 
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 584
+	c.next += 600
 	var atRange uint32
 	if theRange != nil {
 		atRange = fixed + 0
@@ -3208,7 +3208,7 @@ func ApartSubmit(committer *Committer, diff []uint8, at uint64, isGuarded bool, 
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 552
+	c.next += 568
 	atDiff := c.putBytes(diff)
 	atTicket := fixed + 0
 	{

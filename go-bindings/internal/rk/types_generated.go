@@ -349,6 +349,7 @@ type Known struct {
 	Initialised bool
 	Store       uint32
 	Restores    uint32
+	_           [2]uint64
 }
 
 // Allocated is rk_allocated.
@@ -431,6 +432,7 @@ type Reservation struct {
 type IndexChanges struct {
 	Added   uint64
 	Removed uint64
+	_       [2]uint64
 }
 
 // AddressObject is rk_address_object.
@@ -445,6 +447,7 @@ type RangeDescription struct {
 	Size       uint32
 	StaticBand uint32
 	Text       string
+	_          [2]uint64
 }
 
 // FoundValue is rk_found_value: one member has a meaning.
@@ -463,6 +466,7 @@ type Finding struct {
 	Stays       bool
 	ValueKind   uint32
 	Value       FoundValue
+	_           [2]uint64
 }
 
 // Claimant is rk_claimant.
@@ -470,6 +474,7 @@ type Claimant struct {
 	Service uint64
 	Keeps   bool
 	Tied    bool
+	_       [2]uint64
 }
 
 // ObjectRepair is rk_object_repair.
@@ -477,6 +482,7 @@ type ObjectRepair struct {
 	Address Value
 	Removed uint64
 	Service uint64
+	_       [2]uint64
 }
 
 // Leak is rk_leak.
@@ -487,6 +493,7 @@ type Leak struct {
 	Remedy   uint32
 	Severity uint32
 	Stays    bool
+	_        [2]uint64
 }
 
 // RangeReport is rk_range_report.
@@ -502,6 +509,7 @@ type RangeReport struct {
 	Clear      uint64
 	Duplicates uint64
 	Dropped    uint64
+	_          [2]uint64
 }
 
 // Run is rk_run.
@@ -518,6 +526,7 @@ type OffsetState struct {
 	InUse     bool
 	Duplicate bool
 	Next      bool
+	_         [2]uint64
 }
 
 // Cell is rk_cell.
@@ -528,6 +537,7 @@ type Cell struct {
 	Leaked    uint64
 	Lost      uint64
 	Duplicate uint64
+	_         [2]uint64
 }
 
 // ServiceCIDRDescription is rk_service_cidr_description.

@@ -77,7 +77,7 @@ func (h *header) nativeTo(w *writer, s *structure) {
 		case inner == nil:
 			w.line("c.%s = C.%s(s.%s)", c, m.kind, name)
 		case inner.union:
-			for _, u := range inner.fields {
+			for _, u := range members(inner) {
 				from := h.structure(u.kind)
 				value := fmt.Sprintf("*(*C.%s)(unsafe.Pointer(s.%s.%s))", u.kind, name, exported(u.name))
 				if !h.plain(from) {
@@ -105,7 +105,7 @@ func (h *header) nativeFrom(w *writer, s *structure) {
 		case inner == nil:
 			w.line("s.%s = %s(c.%s)", name, goType(m.kind), c)
 		case inner.union:
-			for _, u := range inner.fields {
+			for _, u := range members(inner) {
 				w.line("s.%s.%s = *(*%s)(unsafe.Pointer(&c.%s))", name, exported(u.name), goType(u.kind), c)
 			}
 		case h.plain(inner):

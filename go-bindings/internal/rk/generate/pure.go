@@ -126,7 +126,7 @@ func (h *header) store(w *writer, s *structure) {
 		case of == nil:
 			scalars = append(scalars, put(m.kind, at, "s."+name))
 		case of.union:
-			for _, u := range of.fields {
+			for _, u := range members(of) {
 				inner = append(inner, fmt.Sprintf("if s.%s.%s != nil {\ns.%s.%s.store(c, at+%d)\n}", name, exported(u.name), name, exported(u.name), at))
 			}
 		default:
@@ -178,7 +178,7 @@ func (h *header) load(w *writer, s *structure) {
 		case of == nil:
 			lines = append(lines, fmt.Sprintf("s.%s = %s", name, get(m.kind, at)))
 		case of.union:
-			for _, u := range of.fields {
+			for _, u := range members(of) {
 				if h.structure(u.kind) == nil {
 					lines = append(lines, fmt.Sprintf("s.%s.%s = %s", name, exported(u.name), get(u.kind, at)))
 				} else {

@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+)
 
 // member is a field of a Go struct, made of one to three fields of a C struct.
 type member struct {
@@ -15,6 +18,9 @@ func members(s *structure) []member {
 	var all []member
 	for i := 0; i < len(s.fields); i++ {
 		m := member{field: s.fields[i]}
+		if m.isReserved() {
+			continue
+		}
 		switch {
 		case m.kind == "size_t" && i+1 < len(s.fields) && s.fields[i+1].length != "":
 			m = member{field: s.fields[i+1], length: m.name} // message_len, message
@@ -31,12 +37,18 @@ func members(s *structure) []member {
 	return all
 }
 
+// isReserved: the field is room for later ones.
+func (f *field) isReserved() bool { return f.name == "reserved" }
+
 // plain: the struct has the same layout in Go on a 64-bit platform as in C.
 func (h *header) plain(s *structure) bool {
 	if s.union {
 		return false
 	}
 	for _, f := range s.fields {
+		if f.isReserved() {
+			continue
+		}
 		if inner := h.structure(f.kind); f.pointer || f.length != "" || inner != nil && !h.plain(inner) {
 			return false
 		}
@@ -83,6 +95,9 @@ func (h *header) types(w *writer) {
 			}
 			w.line("%s %s%s", exported(m.name), pointer, m.goType())
 		}
+		if last := s.fields[len(s.fields)-1]; last.isReserved() && !s.union {
+			w.line("_ [%s]%s", last.length, goType(last.kind))
+		}
 		w.line("}\n")
 	}
 }
@@ -127,7 +142,11 @@ func (h *header) fieldSize(f *field) (size, align uint32) {
 
 func up(n, align uint32) uint32 { return (n + align - 1) / align * align }
 
+// number returns a constant, or a number itself.
 func (h *header) number(name string) uint32 {
+	if n, err := strconv.ParseUint(name, 10, 32); err == nil {
+		return uint32(n)
+	}
 	for _, c := range h.constants {
 		if c.name == name {
 			var n uint32
