@@ -4,9 +4,9 @@
 //! use rangekeeper::finding::{Reason, Severity};
 //!
 //! // A repair records the address; of two Services with one address, an owner has to recreate one.
-//! assert!(Reason::ClusterIPNotAllocated.is_repairable());
-//! assert!(!Reason::ClusterIPAlreadyAllocated.is_repairable());
-//! assert_eq!(Reason::ClusterIPAlreadyAllocated.severity(), Severity::BreaksTraffic);
+//! assert!(Reason::ClusterIpNotAllocated.is_repairable());
+//! assert!(!Reason::ClusterIpAlreadyAllocated.is_repairable());
+//! assert_eq!(Reason::ClusterIpAlreadyAllocated.severity(), Severity::BreaksTraffic);
 //! assert_eq!(Reason::PortOutOfRange.as_str(), "PortOutOfRange");
 //! ```
 
@@ -20,28 +20,28 @@ use crate::any::{AnyRange, AnyValue};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
     /// A ClusterIP that is not an address, or is of an IP family that has no range.
-    ClusterIPNotValid,
+    ClusterIpNotValid,
     /// A Service uses an address that is not recorded as allocated.
-    ClusterIPNotAllocated,
+    ClusterIpNotAllocated,
     /// Two Services use one address.
-    ClusterIPAlreadyAllocated,
+    ClusterIpAlreadyAllocated,
     /// A Service uses an address that no range can allocate.
-    ClusterIPOutOfRange,
+    ClusterIpOutOfRange,
     /// A Service uses an address of a range without any allocatable address.
     ServiceCIDRFull,
     /// An IPAddress object that the allocator created does not refer to a Service.
-    IPAddressNotAllocated,
+    IpAddressNotAllocated,
     /// An IPAddress object refers to a Service that does not use the address.
-    IPAddressWrongReference,
+    IpAddressWrongReference,
     /// An IPAddress object that kube-apiserver's repair reads has no spec.parentRef, at which that repair crashes. Not a reason
     /// of the reference, whose API refuses such an object.
-    IPAddressWithoutParent,
+    IpAddressWithoutParent,
     /// The name of an IPAddress object is not the canonical text of an address, by which servers look for it. Not a reason of
     /// the reference, whose API refuses such an object.
-    IPAddressNotCanonical,
+    IpAddressNotCanonical,
     /// A Service has an address in another text than the canonical one, which is the name of its IPAddress object. Not a
     /// reason of the reference, which reports each removal and creation of that object.
-    ClusterIPNotCanonical,
+    ClusterIpNotCanonical,
     /// A Service uses a port that is not recorded as allocated.
     PortNotAllocated,
     /// Two Services use one port, with the same protocol or not: the reference records a port once for all protocols.
@@ -61,16 +61,16 @@ impl Reason {
     /// The reason as text, which is that of the reference's Events.
     pub fn as_str(&self) -> &'static str {
         match self {
-            Self::ClusterIPNotValid => "ClusterIPNotValid",
-            Self::ClusterIPNotAllocated => "ClusterIPNotAllocated",
-            Self::ClusterIPAlreadyAllocated => "ClusterIPAlreadyAllocated",
-            Self::ClusterIPOutOfRange => "ClusterIPOutOfRange",
+            Self::ClusterIpNotValid => "ClusterIPNotValid",
+            Self::ClusterIpNotAllocated => "ClusterIPNotAllocated",
+            Self::ClusterIpAlreadyAllocated => "ClusterIPAlreadyAllocated",
+            Self::ClusterIpOutOfRange => "ClusterIPOutOfRange",
             Self::ServiceCIDRFull => "ServiceCIDRFull",
-            Self::IPAddressNotAllocated => "IPAddressNotAllocated",
-            Self::IPAddressWrongReference => "IPAddressWrongReference",
-            Self::IPAddressWithoutParent => "IPAddressWithoutParent",
-            Self::IPAddressNotCanonical => "IPAddressNotCanonical",
-            Self::ClusterIPNotCanonical => "ClusterIPNotCanonical",
+            Self::IpAddressNotAllocated => "IPAddressNotAllocated",
+            Self::IpAddressWrongReference => "IPAddressWrongReference",
+            Self::IpAddressWithoutParent => "IPAddressWithoutParent",
+            Self::IpAddressNotCanonical => "IPAddressNotCanonical",
+            Self::ClusterIpNotCanonical => "ClusterIPNotCanonical",
             Self::PortNotAllocated => "PortNotAllocated",
             Self::PortAlreadyAllocated => "PortAlreadyAllocated",
             Self::PortOutOfRange => "PortOutOfRange",
@@ -83,18 +83,18 @@ impl Reason {
     /// Whether a repair of the ranges, or the API server when it starts, repairs this without the object's owner.
     pub fn is_repairable(&self) -> bool {
         match self {
-            Self::ClusterIPNotAllocated
-            | Self::IPAddressNotAllocated
-            | Self::IPAddressWrongReference
+            Self::ClusterIpNotAllocated
+            | Self::IpAddressNotAllocated
+            | Self::IpAddressWrongReference
             | Self::PortNotAllocated
             | Self::BitmapDisagrees => true,
-            Self::ClusterIPNotValid
-            | Self::ClusterIPAlreadyAllocated
-            | Self::ClusterIPOutOfRange
+            Self::ClusterIpNotValid
+            | Self::ClusterIpAlreadyAllocated
+            | Self::ClusterIpOutOfRange
             | Self::ServiceCIDRFull
-            | Self::IPAddressWithoutParent
-            | Self::IPAddressNotCanonical
-            | Self::ClusterIPNotCanonical
+            | Self::IpAddressWithoutParent
+            | Self::IpAddressNotCanonical
+            | Self::ClusterIpNotCanonical
             | Self::PortAlreadyAllocated
             | Self::PortOutOfRange
             | Self::RangeFull
@@ -107,19 +107,19 @@ impl Reason {
     /// The harm that a finding with this reason does or may do.
     pub fn severity(&self) -> Severity {
         match self {
-            Self::ClusterIPNotValid
-            | Self::ClusterIPAlreadyAllocated
-            | Self::ClusterIPOutOfRange
+            Self::ClusterIpNotValid
+            | Self::ClusterIpAlreadyAllocated
+            | Self::ClusterIpOutOfRange
             | Self::ServiceCIDRFull
-            | Self::IPAddressWithoutParent
+            | Self::IpAddressWithoutParent
             | Self::PortAlreadyAllocated
             | Self::PortOutOfRange => Severity::BreaksTraffic,
-            Self::ClusterIPNotAllocated
+            Self::ClusterIpNotAllocated
             | Self::PortNotAllocated
-            | Self::IPAddressNotCanonical
-            | Self::ClusterIPNotCanonical => Severity::DuplicateRisk,
+            | Self::IpAddressNotCanonical
+            | Self::ClusterIpNotCanonical => Severity::DuplicateRisk,
             Self::RangeFull | Self::RangeNearlyFull => Severity::Exhausted,
-            Self::IPAddressNotAllocated | Self::IPAddressWrongReference | Self::BitmapDisagrees => Severity::Wasted,
+            Self::IpAddressNotAllocated | Self::IpAddressWrongReference | Self::BitmapDisagrees => Severity::Wasted,
         }
     }
 }
@@ -155,7 +155,7 @@ pub enum Subject {
     /// A Service.
     Service(u64),
     /// An IPAddress object.
-    IPAddress(u64),
+    IpAddress(u64),
     /// A CIDR of a ServiceCIDR object, by its place among the ranges of the audit. No other object has the value.
     ServiceCidr(u64),
     /// A range itself, by its place among the ranges of the audit.
@@ -224,24 +224,24 @@ impl Display for Finding {
             FoundValue::Text(text) => write!(f, "ClusterIP {text:?}")?,
         }
         match self.reason {
-            Reason::ClusterIPNotValid if matches!(value, FoundValue::Text(_)) => {
+            Reason::ClusterIpNotValid if matches!(value, FoundValue::Text(_)) => {
                 f.write_str(" is not an IP address; recreate the Service")
             }
-            Reason::ClusterIPNotValid => {
+            Reason::ClusterIpNotValid => {
                 f.write_str(" is of an IP family without a range in this cluster; recreate the Service")
             }
-            Reason::ClusterIPNotAllocated => f.write_str(
+            Reason::ClusterIpNotAllocated => f.write_str(
                 " is in use but not recorded as allocated; repair records it in a bitmap, and creates an IPAddress object in a \
                  snapshot; in a running cluster kube-apiserver creates the object",
             ),
             Reason::PortNotAllocated => f.write_str(" is in use but not recorded as allocated; repair records it"),
-            Reason::ClusterIPAlreadyAllocated => {
+            Reason::ClusterIpAlreadyAllocated => {
                 f.write_str(" is claimed more than once; one Service keeps it, recreate the others")
             }
             Reason::PortAlreadyAllocated => f.write_str(
                 " is claimed more than once; one Service keeps it, change it in the others or recreate them",
             ),
-            Reason::ClusterIPOutOfRange | Reason::PortOutOfRange => {
+            Reason::ClusterIpOutOfRange | Reason::PortOutOfRange => {
                 f.write_str(" is not one that ")?;
                 match &self.valid {
                     Some(valid) => write!(f, "{valid} hands out")?,
@@ -259,21 +259,21 @@ impl Display for Finding {
                     None => f.write_str("; widen it"),
                 }
             }
-            Reason::IPAddressNotAllocated => f.write_str(
+            Reason::IpAddressNotAllocated => f.write_str(
                 " has an IPAddress object of the allocator that does not refer to a Service; the API server removes it",
             ),
-            Reason::IPAddressWithoutParent => {
+            Reason::IpAddressWithoutParent => {
                 f.write_str(" has an IPAddress object without spec.parentRef, at which the repair of kube-apiserver crashes")?;
                 f.write_str(DELETION)
             }
-            Reason::IPAddressNotCanonical => {
+            Reason::IpAddressNotCanonical => {
                 f.write_str(
                     " is the name of an IPAddress object and not the canonical text of an address: kube-apiserver does not \
                      find the object, and may hand the address out",
                 )?;
                 f.write_str(DELETION)
             }
-            Reason::ClusterIPNotCanonical => f.write_str(
+            Reason::ClusterIpNotCanonical => f.write_str(
                 " is not the canonical text of the address: the repair of kube-apiserver removes its IPAddress object as that of \
                  another Service and recreates it later, and the address may be handed out between; recreate the Service",
             ),
@@ -287,7 +287,7 @@ impl Display for Finding {
             ),
             Reason::RangeFull => f.write_str(" has no free value: a new Service that needs one is refused; widen the range or add one"),
             Reason::RangeNearlyFull => f.write_str(" has few free values; widen the range or add one before it is full"),
-            Reason::IPAddressWrongReference => {
+            Reason::IpAddressWrongReference => {
                 f.write_str(" has an IPAddress object whose Service does not use it; the API server repairs it")
             }
         }

@@ -106,8 +106,8 @@ impl ClusterIpVerdict {
     pub fn reason(self) -> Option<Reason> {
         match self {
             Self::Keep | Self::Wait | Self::Reshape => None,
-            Self::Create | Self::Replace => Some(Reason::ClusterIPNotAllocated),
-            Self::Taken => Some(Reason::ClusterIPAlreadyAllocated),
+            Self::Create | Self::Replace => Some(Reason::ClusterIpNotAllocated),
+            Self::Taken => Some(Reason::ClusterIpAlreadyAllocated),
         }
     }
 }

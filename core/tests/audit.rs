@@ -372,7 +372,7 @@ fn naive_pass(cluster: &Cluster, online: Option<(u8, &mut Counts)>) -> (Vec<Foun
         for (place, number, value) in claims {
             let Some(place) = place else {
                 let range = first_cidr.expect("there is one, else no address counts");
-                found.push(Found { reason: Reason::ClusterIPNotValid, range, value, valid: None, service: subject });
+                found.push(Found { reason: Reason::ClusterIpNotValid, range, value, valid: None, service: subject });
                 continue;
             };
             let (range, state) = (&cluster.entries[place].range, &mut expected[place]);
@@ -383,14 +383,14 @@ fn naive_pass(cluster: &Cluster, online: Option<(u8, &mut Counts)>) -> (Vec<Foun
                 None if range.size == 0 && number.is_some_and(|n| (range.base..=range.last).contains(&n)) => {
                     Reason::ServiceCIDRFull
                 }
-                None => Reason::ClusterIPOutOfRange,
+                None => Reason::ClusterIpOutOfRange,
                 Some(offset) if !state.in_use.insert(offset) => {
                     state.duplicates.insert(offset);
-                    if is_port { Reason::PortAlreadyAllocated } else { Reason::ClusterIPAlreadyAllocated }
+                    if is_port { Reason::PortAlreadyAllocated } else { Reason::ClusterIpAlreadyAllocated }
                 }
                 Some(offset) if left[place].remove(&offset) => continue,
                 Some(_) if is_port => Reason::PortNotAllocated,
-                Some(_) => Reason::ClusterIPNotAllocated,
+                Some(_) => Reason::ClusterIpNotAllocated,
             };
             found.push(Found { reason, range: place, value, valid: Some(range.text()), service: subject });
         }
@@ -612,9 +612,9 @@ fn one_pass_on_random_clusters_agrees_with_the_naive_one() {
     println!("{reasons:?}");
     assert!(services >= 250_000 && leaks >= 100_000 && dropped >= 5_000 && left >= 50_000, "the mix has shifted");
     let often = |reason| reasons.get(&reason).is_some_and(|count| *count >= 500);
-    let repairs = [Reason::ClusterIPNotAllocated, Reason::PortNotAllocated, Reason::ServiceCIDRFull];
-    let twice = [Reason::ClusterIPAlreadyAllocated, Reason::PortAlreadyAllocated];
-    let outside = [Reason::ClusterIPNotValid, Reason::ClusterIPOutOfRange, Reason::PortOutOfRange];
+    let repairs = [Reason::ClusterIpNotAllocated, Reason::PortNotAllocated, Reason::ServiceCIDRFull];
+    let twice = [Reason::ClusterIpAlreadyAllocated, Reason::PortAlreadyAllocated];
+    let outside = [Reason::ClusterIpNotValid, Reason::ClusterIpOutOfRange, Reason::PortOutOfRange];
     assert!(repairs.into_iter().chain(twice).chain(outside).all(often), "the mix of reasons has shifted");
 }
 

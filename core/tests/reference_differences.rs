@@ -338,7 +338,7 @@ fn a_changed_range_keeps_what_both_have_and_starts_the_grace_again() {
     assert_eq!(outcome.findings.len(), 1);
     assert_eq!(
         (outcome.findings[0].reason, outcome.findings[0].valid.map(|valid| valid.to_string())),
-        (Reason::ClusterIPOutOfRange, Some("10.0.0.32/27".to_owned()))
+        (Reason::ClusterIpOutOfRange, Some("10.0.0.32/27".to_owned()))
     );
     assert_eq!(counters.of(AnyRange::Cidr(new)).count(7), 1);
     assert_eq!(counters.of(AnyRange::Cidr(old)).count(39), 0);
@@ -405,7 +405,7 @@ fn a_port_that_another_service_still_uses_is_recorded_again() {
 fn a_range_without_addresses_is_reported_for_each_service() {
     for text in ["10.0.0.0/31", "10.0.0.1/32", "0.0.0.0/0", "0.0.0.0/1"] {
         let outcome = pass(cidr(text), Stored::default(), &["10.0.0.1", "192.0.2.1", "10.0.0.1"], Leaks::CleanAtOnce);
-        let inside = if text == "0.0.0.0/0" { Reason::ServiceCIDRFull } else { Reason::ClusterIPOutOfRange };
+        let inside = if text == "0.0.0.0/0" { Reason::ServiceCIDRFull } else { Reason::ClusterIpOutOfRange };
         let reasons: Vec<_> = outcome.findings.iter().map(|finding| finding.reason).collect();
         assert_eq!(reasons, [Reason::ServiceCIDRFull, inside, Reason::ServiceCIDRFull], "{text}");
         assert_eq!((outcome.bitmap(0).expect("a bitmap").next().len(), outcome.services), (0, 3));
@@ -416,7 +416,7 @@ fn a_range_without_addresses_is_reported_for_each_service() {
 #[test]
 fn the_message_for_an_invalid_address_shows_its_text() {
     let outcome = pass(cidr("10.0.0.0/24"), Stored::default(), &["10.0.0.999", "fd00::1"], Leaks::CleanAtOnce);
-    assert!(outcome.findings.iter().all(|finding| finding.reason == Reason::ClusterIPNotValid));
+    assert!(outcome.findings.iter().all(|finding| finding.reason == Reason::ClusterIpNotValid));
     assert_eq!(outcome.findings[0].value, FoundValue::Text("10.0.0.999".into()));
     assert_eq!(outcome.findings[1].value, FoundValue::Address(address("fd00::1")));
     let messages: Vec<String> = outcome.findings.iter().map(ToString::to_string).collect();

@@ -94,20 +94,20 @@ pub enum rk_reason {
 
 /// All reasons of the core; place n is number n + 1.
 const REASONS: [Reason; 16] = [
-    Reason::ClusterIPNotValid,
-    Reason::ClusterIPNotAllocated,
-    Reason::ClusterIPAlreadyAllocated,
-    Reason::ClusterIPOutOfRange,
+    Reason::ClusterIpNotValid,
+    Reason::ClusterIpNotAllocated,
+    Reason::ClusterIpAlreadyAllocated,
+    Reason::ClusterIpOutOfRange,
     Reason::ServiceCIDRFull,
-    Reason::IPAddressNotAllocated,
-    Reason::IPAddressWrongReference,
+    Reason::IpAddressNotAllocated,
+    Reason::IpAddressWrongReference,
     Reason::PortNotAllocated,
     Reason::PortAlreadyAllocated,
     Reason::PortOutOfRange,
     Reason::BitmapDisagrees,
-    Reason::IPAddressWithoutParent,
-    Reason::IPAddressNotCanonical,
-    Reason::ClusterIPNotCanonical,
+    Reason::IpAddressWithoutParent,
+    Reason::IpAddressNotCanonical,
+    Reason::ClusterIpNotCanonical,
     Reason::RangeFull,
     Reason::RangeNearlyFull,
 ];
@@ -115,20 +115,20 @@ const REASONS: [Reason; 16] = [
 impl From<Reason> for rk_reason {
     fn from(reason: Reason) -> Self {
         match reason {
-            Reason::ClusterIPNotValid => Self::ClusterIpNotValid,
-            Reason::ClusterIPNotAllocated => Self::ClusterIpNotAllocated,
-            Reason::ClusterIPAlreadyAllocated => Self::ClusterIpAlreadyAllocated,
-            Reason::ClusterIPOutOfRange => Self::ClusterIpOutOfRange,
+            Reason::ClusterIpNotValid => Self::ClusterIpNotValid,
+            Reason::ClusterIpNotAllocated => Self::ClusterIpNotAllocated,
+            Reason::ClusterIpAlreadyAllocated => Self::ClusterIpAlreadyAllocated,
+            Reason::ClusterIpOutOfRange => Self::ClusterIpOutOfRange,
             Reason::ServiceCIDRFull => Self::ServiceCidrFull,
-            Reason::IPAddressNotAllocated => Self::IpAddressNotAllocated,
-            Reason::IPAddressWrongReference => Self::IpAddressWrongReference,
+            Reason::IpAddressNotAllocated => Self::IpAddressNotAllocated,
+            Reason::IpAddressWrongReference => Self::IpAddressWrongReference,
             Reason::PortNotAllocated => Self::PortNotAllocated,
             Reason::PortAlreadyAllocated => Self::PortAlreadyAllocated,
             Reason::PortOutOfRange => Self::PortOutOfRange,
             Reason::BitmapDisagrees => Self::BitmapDisagrees,
-            Reason::IPAddressWithoutParent => Self::IpAddressWithoutParent,
-            Reason::IPAddressNotCanonical => Self::IpAddressNotCanonical,
-            Reason::ClusterIPNotCanonical => Self::ClusterIpNotCanonical,
+            Reason::IpAddressWithoutParent => Self::IpAddressWithoutParent,
+            Reason::IpAddressNotCanonical => Self::IpAddressNotCanonical,
+            Reason::ClusterIpNotCanonical => Self::ClusterIpNotCanonical,
             Reason::RangeFull => Self::RangeFull,
             Reason::RangeNearlyFull => Self::RangeNearlyFull,
         }
@@ -233,7 +233,7 @@ impl rk_finding {
     fn new(report: &Report, finding: &Finding) -> Self {
         let (subject_kind, subject) = match finding.subject {
             Subject::Service(ordinal) => (RK_SUBJECT_KIND_SERVICE, ordinal),
-            Subject::IPAddress(ordinal) => (RK_SUBJECT_KIND_IP_ADDRESS, ordinal),
+            Subject::IpAddress(ordinal) => (RK_SUBJECT_KIND_IP_ADDRESS, ordinal),
             Subject::ServiceCidr(range) => (RK_SUBJECT_KIND_SERVICE_CIDR, range),
             Subject::Range(range) => (RK_SUBJECT_KIND_RANGE, range),
         };

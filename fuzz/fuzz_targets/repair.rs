@@ -162,14 +162,14 @@ fn observe(pass: &mut Audit, parts: &mut [Part], services: &[OwnedService]) -> V
         if let Some(first_cidr) = first_cidr {
             for text in service.claimed_addresses() {
                 let Some(address) = address::parse(text) else {
-                    found.push((Reason::ClusterIPNotValid, first_cidr, subject, FoundValue::Text(text.into()), None));
+                    found.push((Reason::ClusterIpNotValid, first_cidr, subject, FoundValue::Text(text.into()), None));
                     continue;
                 };
                 let value = FoundValue::Address(address);
                 let of_family =
                     |part: &Part| matches!(part.range, AnyRange::Cidr(range) if range.is_ipv4() == address.is_ipv4());
                 match parts.iter().position(of_family) {
-                    None => found.push((Reason::ClusterIPNotValid, first_cidr, subject, value, None)),
+                    None => found.push((Reason::ClusterIpNotValid, first_cidr, subject, value, None)),
                     Some(index) => {
                         let reason = claim(&mut parts[index], AnyValue::Address(address));
                         let valid = Some(parts[index].range.to_string());
@@ -203,14 +203,14 @@ fn claim(part: &mut Part, value: AnyValue) -> Option<Reason> {
             {
                 Some(Reason::ServiceCIDRFull)
             }
-            _ => reason(Reason::PortOutOfRange, Reason::ClusterIPOutOfRange),
+            _ => reason(Reason::PortOutOfRange, Reason::ClusterIpOutOfRange),
         };
     }
     if !part.in_use.insert(value) {
         part.duplicates.insert(value);
-        return reason(Reason::PortAlreadyAllocated, Reason::ClusterIPAlreadyAllocated);
+        return reason(Reason::PortAlreadyAllocated, Reason::ClusterIpAlreadyAllocated);
     }
-    if part.stored.contains(&value) { None } else { reason(Reason::PortNotAllocated, Reason::ClusterIPNotAllocated) }
+    if part.stored.contains(&value) { None } else { reason(Reason::PortNotAllocated, Reason::ClusterIpNotAllocated) }
 }
 
 fn holds(network: impl ToString, address: IpAddr) -> bool {
@@ -308,7 +308,7 @@ fn again(outcome: &Report, services: &[OwnedService]) {
     services.iter().for_each(|service| service.with(|service| pass.observe(service)));
     let second = pass.finish(Leaks::CleanAtOnce);
     let mut expected = found(outcome);
-    expected.retain(|(reason, ..)| !matches!(reason, Reason::ClusterIPNotAllocated | Reason::PortNotAllocated));
+    expected.retain(|(reason, ..)| !matches!(reason, Reason::ClusterIpNotAllocated | Reason::PortNotAllocated));
     assert_eq!(found(&second), expected);
     for ((_, range), (_, before)) in second.bitmaps().zip(outcome.bitmaps()) {
         assert!(range.set().is_empty(), "{} is set once more", range.range());

@@ -184,7 +184,7 @@ const NO_RANGE: u32 = u32::MAX;
 pub fn as_c(report: &Report, finding: &Finding) -> FoundByC {
     let (kind, subject) = match finding.subject {
         Subject::Service(ordinal) => (0, ordinal),
-        Subject::IPAddress(ordinal) => (1, ordinal),
+        Subject::IpAddress(ordinal) => (1, ordinal),
         Subject::ServiceCidr(range) => (2, range),
         Subject::Range(range) => (3, range),
     };
@@ -200,20 +200,20 @@ pub fn as_c(report: &Report, finding: &Finding) -> FoundByC {
 
 /// The reasons by their numbers in C, from 1 on.
 const REASONS: [Reason; 16] = [
-    Reason::ClusterIPNotValid,
-    Reason::ClusterIPNotAllocated,
-    Reason::ClusterIPAlreadyAllocated,
-    Reason::ClusterIPOutOfRange,
+    Reason::ClusterIpNotValid,
+    Reason::ClusterIpNotAllocated,
+    Reason::ClusterIpAlreadyAllocated,
+    Reason::ClusterIpOutOfRange,
     Reason::ServiceCIDRFull,
-    Reason::IPAddressNotAllocated,
-    Reason::IPAddressWrongReference,
+    Reason::IpAddressNotAllocated,
+    Reason::IpAddressWrongReference,
     Reason::PortNotAllocated,
     Reason::PortAlreadyAllocated,
     Reason::PortOutOfRange,
     Reason::BitmapDisagrees,
-    Reason::IPAddressWithoutParent,
-    Reason::IPAddressNotCanonical,
-    Reason::ClusterIPNotCanonical,
+    Reason::IpAddressWithoutParent,
+    Reason::IpAddressNotCanonical,
+    Reason::ClusterIpNotCanonical,
     Reason::RangeFull,
     Reason::RangeNearlyFull,
 ];

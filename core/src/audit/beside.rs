@@ -162,7 +162,7 @@ mod tests {
         let report = audit(0b01_1101, STILL, &objects, &["10.0.0.1", "10.0.0.2"], Leaks::CleanAtOnce);
         assert_eq!(
             disagreements(&report),
-            [(Subject::IPAddress(1), "10.0.0.2".into()), (Subject::ServiceCidr(1), "10.0.0.4".into())]
+            [(Subject::IpAddress(1), "10.0.0.2".into()), (Subject::ServiceCidr(1), "10.0.0.4".into())]
         );
         let bitmap = report.bitmap(0).expect("it is written");
         assert_eq!(bitmap.next().snapshot(), [0b01_0011], "the leaked object's bit goes with it");
@@ -177,7 +177,7 @@ mod tests {
         let report = audit(0b10, STILL, &[object("10.0.0.2", 1)], &["10.0.0.1", "10.0.0.2"], Leaks::CleanAtOnce);
         let found: Vec<_> = report.findings.iter().map(|finding| (finding.reason, finding.subject)).collect();
         let service = Subject::Service(0);
-        assert_eq!(found, [(Reason::ClusterIPNotAllocated, service), (BitmapDisagrees, service)]);
+        assert_eq!(found, [(Reason::ClusterIpNotAllocated, service), (BitmapDisagrees, service)]);
     }
 
     #[test]

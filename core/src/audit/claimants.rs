@@ -56,7 +56,7 @@ pub(super) struct Claims {
 }
 
 fn is_duplicate(finding: &Finding) -> bool {
-    matches!(finding.reason, Reason::ClusterIPAlreadyAllocated | Reason::PortAlreadyAllocated)
+    matches!(finding.reason, Reason::ClusterIpAlreadyAllocated | Reason::PortAlreadyAllocated)
 }
 
 impl Claims {

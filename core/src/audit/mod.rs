@@ -433,9 +433,9 @@ impl Audit {
         if let (Some(addresses), None) = (&mut self.without_range, &self.objects) {
             for text in service.cluster_ip_texts() {
                 let (reason, value) = match parse_address(text) {
-                    None => (Reason::ClusterIPNotValid, FoundValue::Text((*text).into())),
+                    None => (Reason::ClusterIpNotValid, FoundValue::Text((*text).into())),
                     Some(address) if !addresses.insert(address) => {
-                        (Reason::ClusterIPAlreadyAllocated, FoundValue::Address(address))
+                        (Reason::ClusterIpAlreadyAllocated, FoundValue::Address(address))
                     }
                     Some(_) => continue,
                 };
@@ -469,18 +469,18 @@ impl Audit {
     #[inline(never)]
     fn observe_other_cluster_ip(&mut self, text: &str) {
         let Some(address) = parse_address(text) else {
-            return self.find(Reason::ClusterIPNotValid, self.first_cidr, FoundValue::Text(text.into()), None);
+            return self.find(Reason::ClusterIpNotValid, self.first_cidr, FoundValue::Text(text.into()), None);
         };
         let part = match address {
             IpAddr::V4(_) => &mut self.ipv4,
             IpAddr::V6(_) => &mut self.ipv6,
         };
         let Some(part) = part else {
-            return self.find(Reason::ClusterIPNotValid, self.first_cidr, FoundValue::Address(address), None);
+            return self.find(Reason::ClusterIpNotValid, self.first_cidr, FoundValue::Address(address), None);
         };
         let Some(offset) = part.range.offset_of(address) else {
             let no_values = part.range.size() == 0 && part.range.contains(address);
-            let reason = if no_values { Reason::ServiceCIDRFull } else { Reason::ClusterIPOutOfRange };
+            let reason = if no_values { Reason::ServiceCIDRFull } else { Reason::ClusterIpOutOfRange };
             let (index, valid) = (part.index, AnyRange::Cidr(part.range));
             return self.find(reason, Some(index), FoundValue::Address(address), Some(valid));
         };

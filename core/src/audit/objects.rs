@@ -192,7 +192,7 @@ impl Objects {
         let objects = self.objects.iter().enumerate().filter_map(|(ordinal, object)| {
             let address = object.address?;
             let stays = matches!(self.judge_object(object, address), ObjectVerdict::Keep | ObjectVerdict::Wait(_));
-            (object.managed && stays).then_some((Subject::IPAddress(ordinal as u64), address))
+            (object.managed && stays).then_some((Subject::IpAddress(ordinal as u64), address))
         });
         let services = self.claims.iter().enumerate().flat_map(|(ordinal, claims)| {
             let subject = Subject::Service(ordinal as u64);
@@ -228,7 +228,7 @@ impl Objects {
         for (ordinal, claims) in self.claims.iter().enumerate() {
             for (place, claim) in claims.addresses.iter().enumerate() {
                 let (reason, value) = match claim {
-                    Err(text) => (Some(Reason::ClusterIPNotValid), FoundValue::Text(text.clone())),
+                    Err(text) => (Some(Reason::ClusterIpNotValid), FoundValue::Text(text.clone())),
                     Ok(address) => {
                         let (reason, creates) = self.judge_claim(&claims.key, *address, &mut lost, &mut duplicates);
                         if creates {
@@ -252,8 +252,8 @@ impl Objects {
                     find(reason, value);
                 }
                 let other = claims.other_texts.iter().find(|(at, _)| *at == place);
-                if let (Some((_, text)), true) = (other, reason != Some(Reason::ClusterIPOutOfRange)) {
-                    find(Reason::ClusterIPNotCanonical, FoundValue::Text(text.clone()));
+                if let (Some((_, text)), true) = (other, reason != Some(Reason::ClusterIpOutOfRange)) {
+                    find(Reason::ClusterIpNotCanonical, FoundValue::Text(text.clone()));
                 }
             }
         }
@@ -267,7 +267,7 @@ impl Objects {
         let mut leaks = Vec::new();
         let mut leaked = HashSet::new();
         for (ordinal, object) in self.objects.iter().enumerate() {
-            let subject = Subject::IPAddress(ordinal as u64);
+            let subject = Subject::IpAddress(ordinal as u64);
             let mut find = |reason, range, value| {
                 findings.push((order, Finding { reason, range, subject, value, valid: None }));
                 order += 1;
@@ -276,7 +276,7 @@ impl Objects {
             let crashes =
                 !object.has_parent && (object.managed || object.address.is_some_and(|address| lost.contains(&address)));
             let Some(address) = object.address else {
-                let reason = if crashes { Reason::IPAddressWithoutParent } else { Reason::IPAddressNotCanonical };
+                let reason = if crashes { Reason::IpAddressWithoutParent } else { Reason::IpAddressNotCanonical };
                 let address = parse_address(&object.name);
                 let range = address.map_or_else(|| self.first_range(), |address| self.range_of(address));
                 find(reason, range, FoundValue::Text(object.name.clone()));
@@ -286,7 +286,7 @@ impl Objects {
                 continue;
             };
             if crashes {
-                find(Reason::IPAddressWithoutParent, self.range_of(address), FoundValue::Address(address));
+                find(Reason::IpAddressWithoutParent, self.range_of(address), FoundValue::Address(address));
             }
             let replaced = lost.contains(&address);
             match self.judge_object(object, address) {
@@ -294,10 +294,10 @@ impl Objects {
                 // The Service that uses the address has a finding, and its repair comes first.
                 ObjectVerdict::NoService | ObjectVerdict::Leaked if replaced || crashes => {}
                 ObjectVerdict::NoService => {
-                    find(Reason::IPAddressNotAllocated, self.range_of(address), FoundValue::Address(address));
+                    find(Reason::IpAddressNotAllocated, self.range_of(address), FoundValue::Address(address));
                 }
                 ObjectVerdict::WrongReference => {
-                    find(Reason::IPAddressWrongReference, self.range_of(address), FoundValue::Address(address));
+                    find(Reason::IpAddressWrongReference, self.range_of(address), FoundValue::Address(address));
                 }
                 ObjectVerdict::Leaked => {
                     let (range, value) = (self.range_of(address), AnyValue::Address(address));
@@ -340,7 +340,7 @@ impl Objects {
         duplicates: &mut HashSet<IpAddr>,
     ) -> (Option<Reason>, bool) {
         if !self.cidrs.iter().any(|one| one.cidr.offset_of(address).is_some()) {
-            return ((!self.lacks_cidr).then_some(Reason::ClusterIPOutOfRange), false);
+            return ((!self.lacks_cidr).then_some(Reason::ClusterIpOutOfRange), false);
         }
         let object = self.by_address.get(&address).map(|at| &self.objects[*at]);
         let verdict = judge_cluster_ip(object.map(|object| {
@@ -530,7 +530,7 @@ mod tests {
         );
         assert_eq!(
             found(&report),
-            [(Reason::IPAddressWrongReference, "10.0.0.1".into()), (Reason::IPAddressNotAllocated, "10.0.0.3".into())]
+            [(Reason::IpAddressWrongReference, "10.0.0.1".into()), (Reason::IpAddressNotAllocated, "10.0.0.3".into())]
         );
         assert_eq!(report.leaks().map(|leak| leak.object).collect::<Vec<_>>(), [Some(1)]);
         for removed in ["10.0.0.1", "10.0.0.2", "10.0.0.3"] {
@@ -553,11 +553,11 @@ mod tests {
         assert_eq!(
             found(&report),
             [
-                (Reason::ClusterIPNotAllocated, "10.0.0.1".into()),
-                (Reason::ClusterIPNotAllocated, "10.0.0.2".into()),
-                (Reason::ClusterIPNotAllocated, "10.0.0.3".into()),
-                (Reason::ClusterIPNotAllocated, "10.0.0.4".into()),
-                (Reason::IPAddressWrongReference, "10.0.0.1".into()),
+                (Reason::ClusterIpNotAllocated, "10.0.0.1".into()),
+                (Reason::ClusterIpNotAllocated, "10.0.0.2".into()),
+                (Reason::ClusterIpNotAllocated, "10.0.0.3".into()),
+                (Reason::ClusterIpNotAllocated, "10.0.0.4".into()),
+                (Reason::IpAddressWrongReference, "10.0.0.1".into()),
             ],
             "as kube-1.37-dual-stack in testdata"
         );
@@ -614,10 +614,10 @@ mod tests {
             .collect();
         let expected = [
             (Reason::PortOutOfRange, 1, Subject::Service(0), "99"),
-            (Reason::ClusterIPAlreadyAllocated, 2, Subject::Service(1), "10.0.0.1"),
+            (Reason::ClusterIpAlreadyAllocated, 2, Subject::Service(1), "10.0.0.1"),
             (Reason::PortNotAllocated, 1, Subject::Service(1), "30002"),
-            (Reason::ClusterIPNotValid, 2, Subject::Service(2), "bad"),
-            (Reason::IPAddressNotCanonical, 2, Subject::IPAddress(2), "10.0.0.1x"),
+            (Reason::ClusterIpNotValid, 2, Subject::Service(2), "bad"),
+            (Reason::IpAddressNotCanonical, 2, Subject::IpAddress(2), "10.0.0.1x"),
         ];
         assert_eq!(
             found,
@@ -647,7 +647,7 @@ mod tests {
             &[foreign, object("10.0.0.2", "other")],
             &[("one", "10.0.0.1"), ("other", "10.0.0.2")],
         );
-        assert_eq!(found(&report), [(Reason::ClusterIPNotAllocated, "10.0.0.1".into())]);
+        assert_eq!(found(&report), [(Reason::ClusterIpNotAllocated, "10.0.0.1".into())]);
     }
 
     #[test]
@@ -696,17 +696,17 @@ mod tests {
         for (now, remedy) in [(Some(1000), Remedy::Owner), (None, Remedy::ApiServer)] {
             let report = audit(now, "10.0.0.0/29", &objects, &services);
             let crashes: Vec<_> =
-                report.findings.iter().filter(|f| f.reason == Reason::IPAddressWithoutParent).collect();
+                report.findings.iter().filter(|f| f.reason == Reason::IpAddressWithoutParent).collect();
             let about: Vec<_> = crashes.iter().map(|finding| (finding.subject, finding.value.to_string())).collect();
             let expected = [(0, "10.0.0.1"), (1, "10.0.0.2"), (3, "10.0.0.4"), (4, "010.0.0.5")];
-            assert_eq!(about, expected.map(|(at, value)| (Subject::IPAddress(at), value.to_owned())), "{now:?}");
+            assert_eq!(about, expected.map(|(at, value)| (Subject::IpAddress(at), value.to_owned())), "{now:?}");
             assert!(crashes.iter().all(|finding| report.remedy(finding) == remedy), "{now:?}");
             assert!(crashes.iter().all(|finding| finding.reason.severity() == Severity::BreaksTraffic));
-            let others = report.findings.iter().filter(|finding| finding.reason != Reason::IPAddressWithoutParent);
+            let others = report.findings.iter().filter(|finding| finding.reason != Reason::IpAddressWithoutParent);
             let expected = [
-                (Reason::ClusterIPNotAllocated, "10.0.0.2".to_owned()),
-                (Reason::ClusterIPNotAllocated, "10.0.0.4".into()),
-                (Reason::ClusterIPOutOfRange, "10.9.0.1".into()),
+                (Reason::ClusterIpNotAllocated, "10.0.0.2".to_owned()),
+                (Reason::ClusterIpNotAllocated, "10.0.0.4".into()),
+                (Reason::ClusterIpOutOfRange, "10.9.0.1".into()),
             ];
             assert_eq!(others.map(|f| (f.reason, f.value.to_string())).collect::<Vec<_>>(), expected, "{now:?}");
             let removed: Vec<_> = report.object_repairs().filter_map(|repair| repair.removed).collect();
@@ -718,7 +718,7 @@ mod tests {
     fn an_empty_reference_is_one_to_no_service() {
         let empty = |name| IpAddressObject { name, managed_by: ALLOCATOR, ..IpAddressObject::default() };
         let report = audit(None, "10.0.0.0/29", &[empty("10.0.0.1")], &[]);
-        assert_eq!(found(&report), [(Reason::IPAddressNotAllocated, "10.0.0.1".into())]);
+        assert_eq!(found(&report), [(Reason::IpAddressNotAllocated, "10.0.0.1".into())]);
     }
 
     #[test]
@@ -744,11 +744,11 @@ mod tests {
         assert_eq!(
             found(&report),
             [
-                (Reason::ClusterIPNotAllocated, "fd00::1".into()),
-                (Reason::IPAddressNotCanonical, "FD00::1".into()),
-                (Reason::IPAddressNotCanonical, "FD00::2".into()),
-                (Reason::IPAddressNotCanonical, "fd00:0::3".into()),
-                (Reason::IPAddressNotCanonical, "::ffff:10.0.0.1".into()),
+                (Reason::ClusterIpNotAllocated, "fd00::1".into()),
+                (Reason::IpAddressNotCanonical, "FD00::1".into()),
+                (Reason::IpAddressNotCanonical, "FD00::2".into()),
+                (Reason::IpAddressNotCanonical, "fd00:0::3".into()),
+                (Reason::IpAddressNotCanonical, "::ffff:10.0.0.1".into()),
             ]
         );
         assert_eq!(state(&report, "fd00::1"), (false, true, true));
@@ -771,10 +771,10 @@ mod tests {
         assert_eq!(
             found(&report),
             [
-                (Reason::ClusterIPNotCanonical, "010.0.0.1".into()),
-                (Reason::ClusterIPNotAllocated, "10.0.0.3".into()),
-                (Reason::ClusterIPNotCanonical, "::ffff:10.0.0.3".into()),
-                (Reason::ClusterIPOutOfRange, "10.9.0.1".into()),
+                (Reason::ClusterIpNotCanonical, "010.0.0.1".into()),
+                (Reason::ClusterIpNotAllocated, "10.0.0.3".into()),
+                (Reason::ClusterIpNotCanonical, "::ffff:10.0.0.3".into()),
+                (Reason::ClusterIpOutOfRange, "10.9.0.1".into()),
             ]
         );
         assert_eq!(report.remedy(&report.findings[0]), Remedy::Owner);
@@ -800,7 +800,7 @@ mod tests {
             assert_eq!(report.object_repairs().next(), None, "{kind:?}");
             assert_eq!(report.leaks().map(|leak| leak.stays).collect::<Vec<_>>(), [true], "{kind:?}");
             assert_eq!(state(&report, "10.0.0.1"), (true, false, true), "{kind:?}");
-            let far = report.findings.iter().filter(|finding| finding.reason == Reason::ClusterIPOutOfRange);
+            let far = report.findings.iter().filter(|finding| finding.reason == Reason::ClusterIpOutOfRange);
             assert_eq!(far.count(), out_of_range, "{kind:?}: it may be in the CIDR that cannot be read");
         }
     }
@@ -834,6 +834,6 @@ mod tests {
         audit.observe(&Service { namespace: "ns", name: "one", cluster_ip: "10.0.0.1", ..Service::default() });
         let report = audit.finish(Leaks::CleanAtOnce);
         let found: Vec<_> = report.findings.iter().map(|found| (found.reason, found.range)).collect();
-        assert_eq!(found, [(Reason::ClusterIPOutOfRange, None)]);
+        assert_eq!(found, [(Reason::ClusterIpOutOfRange, None)]);
     }
 }

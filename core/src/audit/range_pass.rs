@@ -25,8 +25,8 @@ pub(super) trait Repaired: Range {
 }
 
 impl Repaired for CidrRange {
-    const NOT_ALLOCATED: Reason = Reason::ClusterIPNotAllocated;
-    const ALREADY_ALLOCATED: Reason = Reason::ClusterIPAlreadyAllocated;
+    const NOT_ALLOCATED: Reason = Reason::ClusterIpNotAllocated;
+    const ALREADY_ALLOCATED: Reason = Reason::ClusterIpAlreadyAllocated;
 
     fn of(range: AnyRange) -> Option<Self> {
         if let AnyRange::Cidr(range) = range { Some(range) } else { None }

@@ -216,7 +216,7 @@ impl Report {
 
     /// Whether the repair of data at rest removes or replaces the object.
     fn removes(&self, subject: Subject) -> bool {
-        let Subject::IPAddress(ordinal) = subject else { return false };
+        let Subject::IpAddress(ordinal) = subject else { return false };
         self.at_rest && self.object_repairs.iter().any(|repair| repair.removed == Some(ordinal))
     }
 
@@ -512,8 +512,8 @@ mod tests {
     #[test]
     fn a_recorded_repair_leaves_what_was_done() {
         let mut report = report(Leaks::CleanAtOnce);
-        let lost = |value: &str| (Reason::ClusterIPNotAllocated, value.to_owned(), Remedy::Repair);
-        let taken = (Reason::ClusterIPAlreadyAllocated, "10.0.0.1".to_owned(), Remedy::Owner);
+        let lost = |value: &str| (Reason::ClusterIpNotAllocated, value.to_owned(), Remedy::Repair);
+        let taken = (Reason::ClusterIpAlreadyAllocated, "10.0.0.1".to_owned(), Remedy::Owner);
         assert_eq!(found(&report), [lost("10.0.0.1"), lost("10.0.0.2"), taken.clone()]);
         assert_eq!(leaked(&report), [("10.0.0.3".into(), false), ("10.0.0.4".into(), false)]);
 
@@ -531,7 +531,7 @@ mod tests {
     fn a_repair_that_did_nothing_leaves_what_owners_must_do() {
         let mut report = report(Leaks::CleanAtOnce);
         report.record_repair(0, NOTHING).expect("a bitmap");
-        let taken = (Reason::ClusterIPAlreadyAllocated, "10.0.0.1".to_owned(), Remedy::Owner);
+        let taken = (Reason::ClusterIpAlreadyAllocated, "10.0.0.1".to_owned(), Remedy::Owner);
         assert_eq!(found(&report), [taken]);
         assert!(leaked(&report).iter().all(|(_, stays)| *stays));
         let range = report.bitmap(0).expect("a bitmap");
@@ -598,7 +598,7 @@ mod tests {
         let mut report = audit.finish(Leaks::CleanAtOnce);
         assert_eq!(report.record_repair(0, RepairOutcome::Failed), Err(RecordRepairError::NoBitmap(0)), "it is stale");
         assert_eq!(report.record_repair(1, NOTHING), Err(RecordRepairError::NoBitmap(1)), "it has objects");
-        let by_server = (Reason::ClusterIPNotAllocated, "10.0.0.1".to_owned(), Remedy::ApiServer);
+        let by_server = (Reason::ClusterIpNotAllocated, "10.0.0.1".to_owned(), Remedy::ApiServer);
         assert_eq!(found(&report), [by_server]);
     }
 }

@@ -57,7 +57,7 @@ impl Changes {
     pub(super) fn of(report: &Report, index: usize, bitmap: &BitmapReport) -> Self {
         let outside = report.findings.iter().filter(|finding| {
             finding.range == Some(index)
-                && matches!(finding.reason, Reason::ClusterIPOutOfRange | Reason::PortOutOfRange)
+                && matches!(finding.reason, Reason::ClusterIpOutOfRange | Reason::PortOutOfRange)
         });
         let services: HashSet<_> = outside.map(|finding| finding.subject).collect();
         Self {
