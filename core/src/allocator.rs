@@ -50,6 +50,7 @@ pub struct Allocator<R> {
 
 /// Why a value was not allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AllocateError<R: Range> {
     /// The value is in use.
     #[error("{value} is already allocated")]
@@ -86,6 +87,7 @@ pub enum Request<V> {
 
 /// Why a batch was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum BatchError<R: Range> {
     /// A named value could not be allocated.
     #[error("request {index}: {source}")]
@@ -107,6 +109,7 @@ pub enum BatchError<R: Range> {
 
 /// Why a stored snapshot was not restored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RestoreError<R: Range> {
     /// The snapshot is of another range.
     #[error("the snapshot is of range {found:?}, expected {expected}")]
@@ -240,6 +243,7 @@ impl<R: Range> Allocator<R> {
     }
 
     /// A copy, on which operations can be tried without a change here. Cost: a copy of the bitmap.
+    #[must_use]
     pub fn dry_run(&self) -> Self {
         self.clone()
     }

@@ -68,6 +68,7 @@ impl Display for AnyRange {
 
 /// Why a text is not a range of any kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ParseRangeError {
     /// The text has the form of a CIDR.
     #[error(transparent)]

@@ -40,6 +40,7 @@ pub struct CidrRange {
 
 /// Why a text is not a CIDR.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ParseCidrError {
     /// There is no `/`.
     #[error("CIDR {text:?} has no prefix length: expected ADDRESS/LENGTH")]

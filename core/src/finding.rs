@@ -18,6 +18,7 @@ use crate::any::{AnyRange, AnyValue};
 
 /// The kind of a finding. The names are the reasons of the reference's Events, if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Reason {
     /// A ClusterIP that is not an address, or is of an IP family that has no range.
     ClusterIpNotValid,
@@ -28,7 +29,7 @@ pub enum Reason {
     /// A Service uses an address that no range can allocate.
     ClusterIpOutOfRange,
     /// A Service uses an address of a range without any allocatable address.
-    ServiceCIDRFull,
+    ServiceCidrFull,
     /// An IPAddress object that the allocator created does not refer to a Service.
     IpAddressNotAllocated,
     /// An IPAddress object refers to a Service that does not use the address.
@@ -58,6 +59,26 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// All reasons of this release.
+    pub const ALL: [Self; 16] = [
+        Self::ClusterIpNotValid,
+        Self::ClusterIpNotAllocated,
+        Self::ClusterIpAlreadyAllocated,
+        Self::ClusterIpOutOfRange,
+        Self::ServiceCidrFull,
+        Self::IpAddressNotAllocated,
+        Self::IpAddressWrongReference,
+        Self::IpAddressWithoutParent,
+        Self::IpAddressNotCanonical,
+        Self::ClusterIpNotCanonical,
+        Self::PortNotAllocated,
+        Self::PortAlreadyAllocated,
+        Self::PortOutOfRange,
+        Self::BitmapDisagrees,
+        Self::RangeFull,
+        Self::RangeNearlyFull,
+    ];
+
     /// The reason as text, which is that of the reference's Events.
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -65,7 +86,7 @@ impl Reason {
             Self::ClusterIpNotAllocated => "ClusterIPNotAllocated",
             Self::ClusterIpAlreadyAllocated => "ClusterIPAlreadyAllocated",
             Self::ClusterIpOutOfRange => "ClusterIPOutOfRange",
-            Self::ServiceCIDRFull => "ServiceCIDRFull",
+            Self::ServiceCidrFull => "ServiceCIDRFull",
             Self::IpAddressNotAllocated => "IPAddressNotAllocated",
             Self::IpAddressWrongReference => "IPAddressWrongReference",
             Self::IpAddressWithoutParent => "IPAddressWithoutParent",
@@ -91,7 +112,7 @@ impl Reason {
             Self::ClusterIpNotValid
             | Self::ClusterIpAlreadyAllocated
             | Self::ClusterIpOutOfRange
-            | Self::ServiceCIDRFull
+            | Self::ServiceCidrFull
             | Self::IpAddressWithoutParent
             | Self::IpAddressNotCanonical
             | Self::ClusterIpNotCanonical
@@ -110,7 +131,7 @@ impl Reason {
             Self::ClusterIpNotValid
             | Self::ClusterIpAlreadyAllocated
             | Self::ClusterIpOutOfRange
-            | Self::ServiceCIDRFull
+            | Self::ServiceCidrFull
             | Self::IpAddressWithoutParent
             | Self::PortAlreadyAllocated
             | Self::PortOutOfRange => Severity::BreaksTraffic,
@@ -252,7 +273,7 @@ impl Display for Finding {
                     _ => "; recreate the Service",
                 })
             }
-            Reason::ServiceCIDRFull => {
+            Reason::ServiceCidrFull => {
                 f.write_str(" lies in a range that has no allocatable address")?;
                 match &self.valid {
                     Some(valid) => write!(f, ": {valid}; widen it"),
@@ -291,5 +312,19 @@ impl Display for Finding {
                 f.write_str(" has an IPAddress object whose Service does not use it; the API server repairs it")
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_reasons_are_listed_in_their_order() {
+        for (place, reason) in Reason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, place, "{reason:?}");
+        }
+        // The last one: a later one belongs before it.
+        assert_eq!(Reason::ALL.len(), Reason::RangeNearlyFull as usize + 1);
     }
 }

@@ -25,6 +25,7 @@ pub struct PortRange {
 
 /// Why a text is not a port range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ParsePortRangeError {
     /// The text has none of the three forms.
     #[error("port range {text:?} is neither LOW-HIGH nor LOW+OFFSET nor a single PORT")]

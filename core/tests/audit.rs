@@ -381,7 +381,7 @@ fn naive_pass(cluster: &Cluster, online: Option<(u8, &mut Counts)>) -> (Vec<Foun
                 None if is_port => Reason::PortOutOfRange,
                 // Inside, but the range has nothing to give: it is full from the beginning.
                 None if range.size == 0 && number.is_some_and(|n| (range.base..=range.last).contains(&n)) => {
-                    Reason::ServiceCIDRFull
+                    Reason::ServiceCidrFull
                 }
                 None => Reason::ClusterIpOutOfRange,
                 Some(offset) if !state.in_use.insert(offset) => {
@@ -612,7 +612,7 @@ fn one_pass_on_random_clusters_agrees_with_the_naive_one() {
     println!("{reasons:?}");
     assert!(services >= 250_000 && leaks >= 100_000 && dropped >= 5_000 && left >= 50_000, "the mix has shifted");
     let often = |reason| reasons.get(&reason).is_some_and(|count| *count >= 500);
-    let repairs = [Reason::ClusterIpNotAllocated, Reason::PortNotAllocated, Reason::ServiceCIDRFull];
+    let repairs = [Reason::ClusterIpNotAllocated, Reason::PortNotAllocated, Reason::ServiceCidrFull];
     let twice = [Reason::ClusterIpAlreadyAllocated, Reason::PortAlreadyAllocated];
     let outside = [Reason::ClusterIpNotValid, Reason::ClusterIpOutOfRange, Reason::PortOutOfRange];
     assert!(repairs.into_iter().chain(twice).chain(outside).all(often), "the mix of reasons has shifted");

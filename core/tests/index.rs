@@ -272,6 +272,7 @@ impl History {
                         totals.unreserved += 1;
                         server.creations.push(Creation { reservation: Reservation { address, id: 0 }, decided: None });
                     }
+                    Err(error) => panic!("{error}"),
                 }
             }
             // The store decides on a request.

@@ -156,6 +156,7 @@ fn random_sequences_agree_with_the_model() {
                         Ok(()) => {}
                         Err(AllocateError::AlreadyAllocated { .. }) => taken += 1,
                         Err(AllocateError::NotInRange { .. }) => foreign += 1,
+                        Err(error) => panic!("{error}"),
                     }
                 }
                 7..=9 => {

@@ -367,7 +367,7 @@ fn a_diff_applies_to_a_snapshot_that_others_changed_meanwhile() {
     let mut counters = RepairCounters::new(NonZeroU8::new(2).expect("not zero"));
     let in_use = ["10.0.0.1", "10.0.0.3"];
     let stored = Stored { range: "10.0.0.0/24", data: &data };
-    pass(range, stored, &in_use, Leaks::Keep(&mut counters));
+    let _ = pass(range, stored, &in_use, Leaks::Keep(&mut counters));
     let outcome = pass(range, stored, &in_use, Leaks::Keep(&mut counters));
     // Meanwhile: 10.0.0.9 was allocated, 10.0.0.52 released.
     let mut newer = Bitmap::new(range.size());
@@ -405,9 +405,9 @@ fn a_port_that_another_service_still_uses_is_recorded_again() {
 fn a_range_without_addresses_is_reported_for_each_service() {
     for text in ["10.0.0.0/31", "10.0.0.1/32", "0.0.0.0/0", "0.0.0.0/1"] {
         let outcome = pass(cidr(text), Stored::default(), &["10.0.0.1", "192.0.2.1", "10.0.0.1"], Leaks::CleanAtOnce);
-        let inside = if text == "0.0.0.0/0" { Reason::ServiceCIDRFull } else { Reason::ClusterIpOutOfRange };
+        let inside = if text == "0.0.0.0/0" { Reason::ServiceCidrFull } else { Reason::ClusterIpOutOfRange };
         let reasons: Vec<_> = outcome.findings.iter().map(|finding| finding.reason).collect();
-        assert_eq!(reasons, [Reason::ServiceCIDRFull, inside, Reason::ServiceCIDRFull], "{text}");
+        assert_eq!(reasons, [Reason::ServiceCidrFull, inside, Reason::ServiceCidrFull], "{text}");
         assert_eq!((outcome.bitmap(0).expect("a bitmap").next().len(), outcome.services), (0, 3));
     }
 }

@@ -35,6 +35,7 @@ impl From<AllocateError<ValueRange>> for rk_result {
         match error {
             AllocateError::AlreadyAllocated { .. } => Self::AlreadyAllocated,
             AllocateError::NotInRange { .. } => Self::NotInRange,
+            _ => Self::InvalidArgument,
         }
     }
 }
@@ -51,6 +52,7 @@ impl From<BatchError<ValueRange>> for Failure {
         let (result, index) = match &error {
             BatchError::Allocate { index, source } => ((*source).into(), *index),
             BatchError::Full { index, source } => ((*source).into(), *index),
+            _ => return Self::new(rk_result::InvalidArgument, error),
         };
         Self::new(result, error).of_request(index)
     }
@@ -61,6 +63,7 @@ impl From<RestoreError<ValueRange>> for Failure {
         match &error {
             RestoreError::MismatchedRange { .. } => Self::new(rk_result::MismatchedRange, error),
             RestoreError::BitsPastRange(past) => Self::bits_past_range(&error, past),
+            _ => Self::new(rk_result::InvalidArgument, error),
         }
     }
 }

@@ -61,10 +61,10 @@ impl From<AddRangeError> for Failure {
     fn from(error: AddRangeError) -> Self {
         match &error {
             AddRangeError::SameKind { .. } => Self::new(rk_result::SameKind, error),
-            AddRangeError::AfterServices(_) => Self::new(rk_result::InvalidArgument, error),
             AddRangeError::StoredRange(_) => Self::new(rk_result::InvalidRange, error),
             AddRangeError::StoredKind { .. } => Self::new(rk_result::MismatchedRange, error),
             AddRangeError::BitsPastRange { source, .. } => Self::bits_past_range(&error, source),
+            _ => Self::new(rk_result::InvalidArgument, error),
         }
     }
 }

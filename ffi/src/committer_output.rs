@@ -289,8 +289,8 @@ impl Outcomes {
             Outcome::Released { freed } => (RK_OUTCOME_RELEASED, rk_outcome_data { released: rk_released { freed } }),
             Outcome::Deferred(deferral) => {
                 let reason = match deferral {
-                    Deferral::HistoryMissing => RK_DEFERRAL_HISTORY_MISSING,
                     Deferral::Duplicate => RK_DEFERRAL_DUPLICATE,
+                    _ => RK_DEFERRAL_HISTORY_MISSING,
                 };
                 (RK_OUTCOME_DEFERRED, rk_outcome_data { deferred: rk_deferred { reason } })
             }
@@ -325,8 +325,10 @@ impl Outcomes {
         let mut failed = rk_failed { result: rk_result::Ok, request: 0, values: 0, stored_range: 0, reason: 0 };
         failed.result = match failure {
             Failure::Allocate(BatchError::Allocate { index, source }) => {
-                let (AllocateError::NotInRange { value, .. } | AllocateError::AlreadyAllocated { value }) = source;
-                (failed.request, failed.values) = (index as u32, self.add_values(&[value]));
+                failed.request = index as u32;
+                if let AllocateError::NotInRange { value, .. } | AllocateError::AlreadyAllocated { value } = source {
+                    failed.values = self.add_values(&[value]);
+                }
                 source.into()
             }
             Failure::Allocate(BatchError::Full { index, source }) => {
@@ -353,6 +355,7 @@ impl Outcomes {
             Failure::StaleList { .. } => rk_result::StaleList,
             Failure::DeadlineExceeded => rk_result::DeadlineExceeded,
             Failure::Cancelled => rk_result::Cancelled,
+            _ => rk_result::InvalidArgument,
         };
         failed
     }

@@ -98,7 +98,7 @@ const REASONS: [Reason; 16] = [
     Reason::ClusterIpNotAllocated,
     Reason::ClusterIpAlreadyAllocated,
     Reason::ClusterIpOutOfRange,
-    Reason::ServiceCIDRFull,
+    Reason::ServiceCidrFull,
     Reason::IpAddressNotAllocated,
     Reason::IpAddressWrongReference,
     Reason::PortNotAllocated,
@@ -119,7 +119,7 @@ impl From<Reason> for rk_reason {
             Reason::ClusterIpNotAllocated => Self::ClusterIpNotAllocated,
             Reason::ClusterIpAlreadyAllocated => Self::ClusterIpAlreadyAllocated,
             Reason::ClusterIpOutOfRange => Self::ClusterIpOutOfRange,
-            Reason::ServiceCIDRFull => Self::ServiceCidrFull,
+            Reason::ServiceCidrFull => Self::ServiceCidrFull,
             Reason::IpAddressNotAllocated => Self::IpAddressNotAllocated,
             Reason::IpAddressWrongReference => Self::IpAddressWrongReference,
             Reason::PortNotAllocated => Self::PortNotAllocated,
@@ -131,6 +131,8 @@ impl From<Reason> for rk_reason {
             Reason::ClusterIpNotCanonical => Self::ClusterIpNotCanonical,
             Reason::RangeFull => Self::RangeFull,
             Reason::RangeNearlyFull => Self::RangeNearlyFull,
+            // A test compares the reasons here with those of the core.
+            reason => unreachable!("{reason:?} has no number"),
         }
     }
 }
@@ -363,7 +365,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_are_spelled_as_in_the_core() {
+    fn reasons_are_those_of_the_core() {
+        assert!(Reason::ALL.iter().all(|reason| REASONS.contains(reason)), "one has no number");
         for (place, reason) in REASONS.into_iter().enumerate() {
             assert_eq!(rk_reason::from(reason) as usize, place + 1);
             assert_eq!(REASON_NAMES[place].to_str(), Ok(reason.as_str()));

@@ -72,6 +72,7 @@ impl From<ReserveError> for rk_result {
         match error {
             ReserveError::AlreadyAllocated(_) => Self::AlreadyAllocated,
             ReserveError::NotInCidr(_) => Self::NotInRange,
+            _ => Self::InvalidArgument,
         }
     }
 }

@@ -62,8 +62,8 @@ struct Found {
 impl From<RecordRepairError> for Failure {
     fn from(error: RecordRepairError) -> Self {
         let result = match error {
-            RecordRepairError::NoBitmap(_) => rk_result::InvalidArgument,
             RecordRepairError::NotInRange { .. } => rk_result::NotInRange,
+            _ => rk_result::InvalidArgument,
         };
         Self::new(result, error)
     }

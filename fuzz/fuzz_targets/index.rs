@@ -204,6 +204,7 @@ fuzz_target!(|input: Input| {
                         model.reserved.insert(address, reserved);
                         reservations.push(reservation);
                     }
+                    Err(error) => panic!("{error}"),
                 }
             }
             Step::Confirm(at) | Step::Abort(at) | Step::AlreadyExists(at) => {

@@ -201,7 +201,7 @@ fn claim(part: &mut Part, value: AnyValue) -> Option<Reason> {
             (AnyRange::Cidr(range), AnyValue::Address(address))
                 if part.values.is_empty() && holds(range.network(), address) =>
             {
-                Some(Reason::ServiceCIDRFull)
+                Some(Reason::ServiceCidrFull)
             }
             _ => reason(Reason::PortOutOfRange, Reason::ClusterIpOutOfRange),
         };

@@ -204,7 +204,7 @@ const REASONS: [Reason; 16] = [
     Reason::ClusterIpNotAllocated,
     Reason::ClusterIpAlreadyAllocated,
     Reason::ClusterIpOutOfRange,
-    Reason::ServiceCIDRFull,
+    Reason::ServiceCidrFull,
     Reason::IpAddressNotAllocated,
     Reason::IpAddressWrongReference,
     Reason::PortNotAllocated,

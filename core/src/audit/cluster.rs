@@ -57,6 +57,7 @@ pub struct Bitmaps {
 
 /// Why a cluster cannot be audited. `Display` writes a message for people, about [`bitmap`](Self::bitmap) if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum NotAuditable {
     /// One range of ClusterIPs is not initialised, though the other is: all addresses of its family would look as if they
     /// were out of range.

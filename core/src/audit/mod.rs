@@ -79,6 +79,7 @@ pub struct Stored<'a> {
 
 /// Why a range could not be added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AddRangeError {
     /// The audit has a range for the same kind of value already (IPv4, IPv6, ports).
     #[error("range {added} is of the same kind as {present}, which the audit has already")]
@@ -114,6 +115,7 @@ pub enum AddRangeError {
 
 /// Why a ServiceCIDR or an IPAddress object could not be added, or a bitmap not be compared with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AddObjectError {
     /// The audit takes no such object.
     #[error("the audit is of ClusterIPs in bitmaps, not of IPAddress objects")]
@@ -480,7 +482,7 @@ impl Audit {
         };
         let Some(offset) = part.range.offset_of(address) else {
             let no_values = part.range.size() == 0 && part.range.contains(address);
-            let reason = if no_values { Reason::ServiceCIDRFull } else { Reason::ClusterIpOutOfRange };
+            let reason = if no_values { Reason::ServiceCidrFull } else { Reason::ClusterIpOutOfRange };
             let (index, valid) = (part.index, AnyRange::Cidr(part.range));
             return self.find(reason, Some(index), FoundValue::Address(address), Some(valid));
         };

@@ -16,6 +16,7 @@ use super::{ObjectRepair, ServiceCidrReport};
 
 /// The result of an audit.
 #[derive(Clone, Debug)]
+#[must_use = "an audit changes nothing: its report says what is to be done"]
 pub struct Report {
     /// One for each range, in the order in which they were added.
     pub ranges: Vec<RangeReport>,
@@ -101,6 +102,7 @@ pub enum Remedy {
 
 /// Why the outcome of a repair could not be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RecordRepairError {
     /// There is no such range, or no bitmap of it that was compared with the Services.
     #[error("the report has no bitmap {0} that was compared with the Services")]

@@ -223,6 +223,7 @@ impl Bitmap {
     }
 
     /// The offsets that are set here and clear in `other`.
+    #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         let mut result = self.clone();
         result.difference_with(other);

@@ -199,6 +199,7 @@ pub struct Repaired<R: Range> {
 
 /// Why a release was left to a repair pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
 pub enum Deferral {
     /// The history of the value since the as-of revision is unknown.
     #[error("the history since the as-of revision is unknown")]
@@ -210,6 +211,7 @@ pub enum Deferral {
 
 /// Why an operation changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Failure<R: Range> {
     /// The values could not be allocated.
     #[error(transparent)]

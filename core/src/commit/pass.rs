@@ -44,6 +44,7 @@ struct Begun {
 
 /// A pass whose ranges are all read, while Services are listed and observed.
 #[derive(Clone, Debug)]
+#[must_use = "a pass that is dropped repairs nothing"]
 pub struct Listing {
     id: PassId,
     /// The ranges with the revisions of their fences.
@@ -52,6 +53,7 @@ pub struct Listing {
 
 /// A pass that has seen all Services: what is to be repaired.
 #[derive(Clone, Debug)]
+#[must_use = "a pass that is dropped repairs nothing"]
 pub struct Found {
     id: PassId,
     fences: Vec<(AnyRange, Option<u64>)>,
@@ -60,6 +62,7 @@ pub struct Found {
 
 /// Why a step of a pass is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PassError {
     /// Passes go one after another, each with the leak tracker that started it.
     #[error("the pass was given up: a later one has started, or it belongs to another leak tracker")]

@@ -95,6 +95,7 @@ impl Passes {
     }
 
     /// As [`RepairCounters::keeping_leaks`].
+    #[must_use]
     pub fn keeping_leaks(self) -> Self {
         Self { counters: self.counters.keeping_leaks(), ..self }
     }

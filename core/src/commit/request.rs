@@ -150,6 +150,7 @@ pub enum Event<'a> {
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "each step is to be done before the next poll"]
 pub enum Step<R: Range> {
     /// Hand out the outcomes of these operations, in the order in which they ended. What their callers submit next joins
     /// the next batch.

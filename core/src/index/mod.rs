@@ -182,6 +182,7 @@ pub struct Full;
 
 /// An address cannot be reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ReserveError {
     /// An object has it, or a reservation.
     #[error("address {0} is already allocated")]

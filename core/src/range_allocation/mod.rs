@@ -116,6 +116,7 @@ impl RangeAllocation {
     }
 
     /// Encodes the object into a new buffer.
+    #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.encode_into(&mut out);

@@ -42,7 +42,7 @@ fn a_handed_out_value_is_protected_for_a_whole_grace() {
         let handed_out = NOW + GRACE * phase / 20;
         hand_out(&mut store, &mut ours, 30_003, handed_out);
         for step in 1..10 {
-            ours.poll(handed_out + GRACE * step / 10);
+            let _ = ours.poll(handed_out + GRACE * step / 10);
         }
         let last = handed_out + GRACE - Duration::from_millis(1);
         assert_eq!(clear(&mut store, &mut ours, 30_003, last), (vec![], 1), "phase {phase}");
@@ -61,7 +61,7 @@ fn a_value_that_was_handed_out_nearly_a_grace_ago_is_set_again_in_a_recreated_ra
     store.one(&mut ours, Operation::Create);
     hand_out(&mut store, &mut ours, 30_003, NOW);
     let last = NOW + GRACE - Duration::from_millis(1);
-    ours.poll(last);
+    let _ = ours.poll(last);
     store.delete();
     store.one(&mut others, Operation::Create);
     ours.submit(Operation::Read, NEVER);

@@ -216,7 +216,7 @@ fn an_anchor_that_came_right_after_a_restore_is_compared_with_the_store_also_lat
     ours.submit(Operation::Read, NEVER);
     let confirm = send(&mut ours, NOW);
     let ticket = ours.submit(release(30_003, undone), NEVER);
-    ours.poll(NOW);
+    let _ = ours.poll(NOW);
     let later = NOW + Duration::from_secs(60);
     store.perform(confirm, later, &mut ours);
     assert_eq!(ours.take_finished().len(), 1);

@@ -98,7 +98,7 @@ fn a_watch_after_one_that_failed_has_its_own_time() {
     ours.submit(Operation::Create, NEVER);
     let slow = send(&mut ours, NOW + Duration::from_millis(200));
     ours.watch_failed();
-    ours.poll(NOW + Duration::from_secs(1));
+    let _ = ours.poll(NOW + Duration::from_secs(1));
     write_twice(&mut store, [30_006, 30_007]);
     let later = NOW + Duration::from_secs(10);
     store.perform(slow, later, &mut ours);

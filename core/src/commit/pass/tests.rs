@@ -108,7 +108,7 @@ fn a_step_of_another_leak_trackers_pass_is_refused() {
 
     let (mut our_audit, mut other_audit) = (Audit::new(), Audit::new());
     let listing = read(&mut ours, &mut our_committer).audit(&ours, &mut our_audit).expect("the range is read");
-    read(&mut others, &mut other_committer).audit(&others, &mut other_audit).expect("the range is read");
+    let _ = read(&mut others, &mut other_committer).audit(&others, &mut other_audit).expect("the range is read");
     assert_eq!(listing.clone().finish(&mut ours, other_audit).err(), Some(PassError::OtherAudit));
     assert!(listing.finish(&mut ours, our_audit).is_ok());
 }
