@@ -370,22 +370,30 @@ impl<'a> IntoIterator for &'a Bitmap {
     }
 }
 
-/// Whether any half of a word has all its bits set, as each full word has. Every vector unit compares 32 bits at a time;
-/// [`full_words`], which compares whole words, takes five times as long.
+/// What restores compare: halves of words, as every vector unit compares 32 bits at a time; whole words in WebAssembly, which
+/// becomes Go without vectors.
+#[cfg(not(target_arch = "wasm32"))]
+type Part = u32;
+#[cfg(target_arch = "wasm32")]
+type Part = u64;
+const PART: usize = size_of::<Part>();
+
+/// Whether any part of a word has all its bits set, as each full word has. [`full_words`], which compares whole words, takes five
+/// times as long with vectors.
 #[inline]
 fn may_have_full(words: &[[u8; 8]; 64]) -> bool {
-    let (halves, _) = words.as_flattened().as_chunks::<4>();
-    halves.iter().fold(false, |any, half| any | (u32::from_ne_bytes(*half) == u32::MAX))
+    let (parts, _) = words.as_flattened().as_chunks::<PART>();
+    parts.iter().fold(false, |any, part| any | (Part::from_ne_bytes(*part) == Part::MAX))
 }
 
 /// Copies bytes to words and returns `may_have_full(words)`. The test is nearly free, since a copy waits for memory.
 #[inline]
 fn copy(source: &[u8; 512], words: &mut [[u8; 8]; 64]) -> bool {
-    let (halves, _) = words.as_flattened_mut().as_chunks_mut::<4>();
-    let pairs = source.as_chunks::<4>().0.iter().zip(halves);
-    pairs.fold(false, |any, (source, half)| {
-        *half = *source;
-        any | (u32::from_ne_bytes(*source) == u32::MAX)
+    let (parts, _) = words.as_flattened_mut().as_chunks_mut::<PART>();
+    let pairs = source.as_chunks::<PART>().0.iter().zip(parts);
+    pairs.fold(false, |any, (source, part)| {
+        *part = *source;
+        any | (Part::from_ne_bytes(*source) == Part::MAX)
     })
 }
 
