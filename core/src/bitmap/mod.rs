@@ -31,8 +31,8 @@ const WORD_BITS: u32 = u64::BITS;
 
 /// A set of offsets in `0..len`.
 ///
-/// Memory: `len / 8` bytes and 1/63 of that for the summary. Single-offset operations and searches cost O(log64 len);
-/// set algebra and restore work word by word.
+/// Memory: `len / 8` bytes and 1/63 of that for the summary. Single-offset operations and searches cost O(log64 len), the first
+/// search after a restore or set algebra O(len / 64); set algebra works word by word, and a restore is a copy.
 #[derive(Debug)]
 pub struct Bitmap {
     len: u32,
@@ -114,10 +114,11 @@ impl Bitmap {
     /// Clears every offset.
     pub fn clear(&mut self) {
         self.words.fill([0; 8]);
-        self.rebuild();
+        self.changed();
     }
 
-    /// The lowest clear offset that is not below `from`. Cost: O(log64 len).
+    /// The lowest clear offset that is not below `from`. Cost: O(log64 len); after a restore or set algebra, and before the first
+    /// [`insert_next`](Self::insert_next), O(words skipped).
     #[inline(always)]
     pub fn next_clear(&self, from: u32) -> Option<u32> {
         if from >= self.len {
@@ -128,14 +129,23 @@ impl Bitmap {
         let offset = if clear != 0 {
             index * WORD_BITS + clear.trailing_zeros()
         } else {
-            let index = self.summary.next_not_full(index + 1)?;
+            let index = self.next_not_full(index + 1)?;
             index * WORD_BITS + (!self.word(index)).trailing_zeros()
         };
         // In the last word, the bits past the end are clear as well.
         (offset < self.len).then_some(offset)
     }
 
-    /// Sets the lowest clear offset in `from..end`, and returns it. Cost: O(log64 len).
+    /// The first word, not below `from`, that has a clear bit.
+    fn next_not_full(&self, from: u32) -> Option<u32> {
+        if self.summary.is_known() {
+            return self.summary.next_not_full(from);
+        }
+        (from..self.words.len() as u32).find(|index| !self.is_word_full(*index, self.word(*index)))
+    }
+
+    /// Sets the lowest clear offset in `from..end`, and returns it. Cost: O(log64 len); for the first time after a restore or set
+    /// algebra O(len / 64).
     #[inline(always)]
     pub fn insert_next(&mut self, from: u32, end: u32) -> Option<u32> {
         let end = end.min(self.len);
@@ -146,6 +156,7 @@ impl Bitmap {
         let mut word = self.word(index);
         let mut clear = !word & (u64::MAX << (from % WORD_BITS));
         if clear == 0 {
+            self.summarize();
             index = self.summary.next_not_full(index + 1)?;
             word = self.word(index);
             clear = !word;
@@ -245,7 +256,7 @@ impl Bitmap {
             *own = merge(u64::from_ne_bytes(*own), u64::from_ne_bytes(*other)).to_ne_bytes();
         }
         self.mask_tail();
-        self.rebuild();
+        self.changed();
     }
 
     /// The words as bytes, most significant first: the stored form with its leading zero bytes.
@@ -255,19 +266,14 @@ impl Bitmap {
 
     /// Replaces the set by the one with this stored form, which must fit and have no bit past the end.
     pub(crate) fn load(&mut self, digits: &[u8]) {
-        let (_, chunks) = self.words.as_rchunks_mut::<64>();
-        let (rest, sources) = digits.as_rchunks::<512>();
-        for ((chunk, source), full) in chunks.iter_mut().rev().zip(sources.iter().rev()).zip(self.summary.lowest()) {
-            *full = if copy(source, chunk) { full_words(chunk) } else { 0 };
-        }
-        let left = self.words.len() - 64 * sources.len();
-        let (zero, tail) = self.words[..left].as_flattened_mut().split_at_mut(8 * left - rest.len());
+        let words = self.words.as_flattened_mut();
+        let (zero, stored) = words.split_at_mut(words.len() - digits.len());
         zero.fill(0);
-        tail.copy_from_slice(rest);
+        stored.copy_from_slice(digits);
         debug_assert!(
             self.words.first().is_none_or(|word| u64::from_be_bytes(*word) & self.past_end(self.last_index()) == 0)
         );
-        self.summarize_from(sources.len());
+        self.changed();
     }
 
     /// Replaces each word by `merge(index, word)`.
@@ -276,7 +282,7 @@ impl Bitmap {
             *word = merge(index, u64::from_be_bytes(*word)).to_be_bytes();
         }
         self.mask_tail();
-        self.rebuild();
+        self.changed();
     }
 
     #[inline(always)]
@@ -312,18 +318,27 @@ impl Bitmap {
         }
     }
 
-    /// Forgets the count and rebuilds the summary after a change of many words.
-    fn rebuild(&mut self) {
-        self.summarize_from(0);
+    /// Many words have changed: neither the count nor the summary is known any more.
+    fn changed(&mut self) {
+        self.count.forget();
+        self.summary.forget();
     }
 
-    /// As [`rebuild`](Self::rebuild), for a summary in which the first `known` chunks of 64 words are right already.
-    fn summarize_from(&mut self, known: usize) {
-        self.count.forget();
+    /// Rebuilds the summary if it is not known. Not done by a restore: most restored bitmaps are changed a little and stored again,
+    /// and it takes longer than the copy where there are no vectors.
+    #[inline]
+    fn summarize(&mut self) {
+        if !self.summary.is_known() {
+            self.rebuild();
+        }
+    }
+
+    #[cold]
+    fn rebuild(&mut self) {
         let past_end = self.past_end(self.last_index());
         let (partial, chunks) = self.words.as_rchunks::<64>();
         let summary = self.summary.lowest();
-        for (chunk, full) in chunks.iter().rev().zip(&mut *summary).skip(known) {
+        for (chunk, full) in chunks.iter().rev().zip(&mut *summary) {
             *full = if may_have_full(chunk) { full_words(chunk) } else { 0 };
         }
         if let Some(full) = summary.get_mut(chunks.len()) {
@@ -370,7 +385,7 @@ impl<'a> IntoIterator for &'a Bitmap {
     }
 }
 
-/// What restores compare: halves of words, as every vector unit compares 32 bits at a time; whole words in WebAssembly, which
+/// What a rebuild compares: halves of words, as every vector unit compares 32 bits at a time; whole words in WebAssembly, which
 /// becomes Go without vectors.
 #[cfg(not(target_arch = "wasm32"))]
 type Part = u32;
@@ -384,17 +399,6 @@ const PART: usize = size_of::<Part>();
 fn may_have_full(words: &[[u8; 8]; 64]) -> bool {
     let (parts, _) = words.as_flattened().as_chunks::<PART>();
     parts.iter().fold(false, |any, part| any | (Part::from_ne_bytes(*part) == Part::MAX))
-}
-
-/// Copies bytes to words and returns `may_have_full(words)`. The test is nearly free, since a copy waits for memory.
-#[inline]
-fn copy(source: &[u8; 512], words: &mut [[u8; 8]; 64]) -> bool {
-    let (parts, _) = words.as_flattened_mut().as_chunks_mut::<PART>();
-    let pairs = source.as_chunks::<PART>().0.iter().zip(parts);
-    pairs.fold(false, |any, (source, part)| {
-        *part = *source;
-        any | (Part::from_ne_bytes(*source) == Part::MAX)
-    })
 }
 
 /// One bit per word, the lowest one for the last word in memory: whether the word has all its bits set.
@@ -417,15 +421,16 @@ mod tests {
             .map(|index| (index * WORD_BITS..bitmap.len).take(WORD_BITS as usize).all(|offset| bitmap.contains(offset)))
             .collect();
         let count = (0..bitmap.len).filter(|offset| bitmap.contains(*offset)).count();
-        let mut rebuilt = bitmap.clone();
+        let (mut rebuilt, mut unknown) = (bitmap.clone(), bitmap.clone());
         rebuilt.rebuild();
-        for bitmap in [bitmap, &rebuilt] {
+        unknown.changed();
+        for bitmap in [bitmap, &rebuilt, &unknown] {
             assert_eq!(bitmap.count() as usize, count);
             if full.len() > 1 {
                 let mut expected = None;
                 for index in (0..full.len() as u32).rev() {
                     expected = if full[index as usize] { expected } else { Some(index) };
-                    assert_eq!(bitmap.summary.next_not_full(index), expected);
+                    assert_eq!(bitmap.next_not_full(index), expected);
                 }
             }
         }

@@ -14,16 +14,18 @@ pub(super) struct Summary {
     /// Where each level begins in `words`; level 0 summarises the bitmap itself.
     starts: [u32; MAX_LEVELS + 1],
     levels: usize,
+    /// Whether `words` are right; else they are to be rewritten before a search.
+    is_known: bool,
 }
 
 impl Clone for Summary {
     fn clone(&self) -> Self {
-        Self { words: self.words.clone(), starts: self.starts, levels: self.levels }
+        Self { words: self.words.clone(), starts: self.starts, levels: self.levels, is_known: self.is_known }
     }
 
     fn clone_from(&mut self, other: &Self) {
         self.words.clone_from(&other.words);
-        (self.starts, self.levels) = (other.starts, other.levels);
+        (self.starts, self.levels, self.is_known) = (other.starts, other.levels, other.is_known);
     }
 }
 
@@ -43,7 +45,17 @@ impl Summary {
             starts[levels] = words.len() as u32;
             below = here;
         }
-        Self { words, starts, levels }
+        Self { words, starts, levels, is_known: true }
+    }
+
+    #[inline]
+    pub(super) fn is_known(&self) -> bool {
+        self.is_known
+    }
+
+    /// Many words of the bitmap have changed.
+    pub(super) fn forget(&mut self) {
+        self.is_known = false;
     }
 
     fn level(&self, level: usize) -> &[u64] {
@@ -107,6 +119,7 @@ impl Summary {
 
     /// Rebuilds the other levels from the lowest one.
     pub(super) fn raise(&mut self) {
+        self.is_known = true;
         for level in 1..self.levels {
             let (lower, upper) = self.words.split_at_mut(self.starts[level] as usize);
             let lower = &lower[self.starts[level - 1] as usize..];
