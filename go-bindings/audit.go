@@ -353,5 +353,6 @@ func (a *Audit) Finish() (*Report, error) {
 	if code != rk.ResultOK {
 		return nil, detailedError(code, &details)
 	}
+	a.Close() // nothing of it is left
 	return &Report{own(handle, rk.ReportFree), a.ranges.list()}, nil
 }

@@ -78,6 +78,7 @@ func (p *Pass) Finish(audit *Audit) (*Report, error) {
 	if code != rk.ResultOK {
 		return nil, detailedError(code, &details)
 	}
+	audit.Close() // nothing of it is left
 	return &Report{own(handle, rk.ReportFree), audit.ranges.list()}, nil
 }
 

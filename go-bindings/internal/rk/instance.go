@@ -33,7 +33,7 @@ var objectLimit = 1 << 30
 // heap and is collected with the last object; it never shrinks before.
 type instance struct {
 	mutex sync.Mutex
-	// One of these is not nil, until the last object of an instance is closed.
+	// One of these is not nil.
 	core      *corewasm.Module
 	bootstrap *bootstrapwasm.Module
 	// memory is replaced when it grows.
@@ -46,9 +46,15 @@ type instance struct {
 	arguments, argumentsEnd uint32
 	// objects is the number of objects that are not closed.
 	objects int
-	// shared: objects are made here that have nothing to do with each other.
-	shared bool
+	// calls has the instances without an object, to which it belongs then; nil if objects are made here that have nothing to do with
+	// each other.
+	calls *sync.Pool
+	// trapped: what is in the memory is unknown.
+	trapped bool
 }
+
+// shared reports whether objects are made here that have nothing to do with each other.
+func (i *instance) shared() bool { return i.calls == nil }
 
 func newCore() *instance {
 	m := corewasm.New()
@@ -121,11 +127,24 @@ func (i *instance) keepFault(trap any) {
 	}
 }
 
-// Instances for calls without an object.
+// Instances for calls without an object, and for new objects that have one to themselves. One whose last object is closed comes
+// back with the memory that it has, so that audits one after the other need none; Go collects it after some time.
 var (
-	coreCalls      = sync.Pool{New: func() any { return newCore() }}
-	bootstrapCalls = sync.Pool{New: func() any { return newBootstrap() }}
+	coreCalls, bootstrapCalls sync.Pool
 )
+
+func init() {
+	coreCalls.New = func() any {
+		i := newCore()
+		i.calls = &coreCalls
+		return i
+	}
+	bootstrapCalls.New = func() any {
+		i := newBootstrap()
+		i.calls = &bootstrapCalls
+		return i
+	}
+}
 
 // Objects of at most this size, in bytes, share instances.
 const smallSize = 8 << 10
@@ -146,17 +165,16 @@ var (
 	smallNext atomic.Uint32
 )
 
-// place returns the instance for a new object of this size: one of its own if it is large.
+// place returns the instance for a new object of this size; nil if it is large: one of its own.
 func place(size uint64) *instance {
 	if size > smallSize {
-		return newCore()
+		return nil
 	}
 	s := &smallInstances[smallNext.Add(1)%uint32(len(smallInstances))]
 	s.Lock()
 	defer s.Unlock()
 	if s.current == nil || !s.current.hasRoom() {
 		s.current = newCore()
-		s.current.shared = true
 	}
 	return s.current
 }

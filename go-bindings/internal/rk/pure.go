@@ -41,7 +41,7 @@ type call struct {
 	next          uint32
 	stackBefore   int32
 	done          bool
-	// calls is where the instance is from, if the call has no object.
+	// calls is where the instance goes if it has no object after the call.
 	calls *sync.Pool
 	// blocks is the last block of [instance.allocate] for arguments.
 	blocks uint32
@@ -56,7 +56,8 @@ func (c *call) enter(calls *sync.Pool) Result {
 	case c.second != nil:
 		c.instance = c.second.in
 	default:
-		c.instance, c.calls = calls.Get().(*instance), calls
+		c.instance = calls.Get().(*instance)
+		c.calls = c.instance.calls
 	}
 	c.mutex.Lock()
 	if result := max(c.first.state(), c.second.state()); result != ResultOK {
@@ -103,6 +104,7 @@ func (c *call) leave(result *Result) {
 			*result = ResultNoMemory
 		} else {
 			*result = ResultPanic
+			c.trapped = true
 			*c.stack = c.stackBefore
 			c.keepFault(trap)
 			for _, o := range []*object{c.first, c.second} {
@@ -120,7 +122,7 @@ func (c *call) leave(result *Result) {
 		c.blocks = endian.Uint32(b)
 		c.free(at, size)
 	}
-	if c.calls != nil {
+	if c.calls != nil && c.objects == 0 && !c.trapped {
 		c.calls.Put(c.instance)
 	}
 }
@@ -131,7 +133,7 @@ func (o *object) close(free func(*instance, int32)) (result Result) {
 	if o == nil {
 		return ResultNullPointer
 	}
-	c := call{instance: o.in, first: o}
+	c := call{instance: o.in, first: o, calls: o.in.calls}
 	c.mutex.Lock()
 	if o.closed {
 		c.mutex.Unlock()
@@ -139,17 +141,14 @@ func (o *object) close(free func(*instance, int32)) (result Result) {
 	}
 	o.closed = true
 	c.objects--
-	switch {
-	case c.objects == 0 && !c.shared:
-		c.core, c.bootstrap, c.memory = nil, nil, nil
-	case !o.poisoned:
-		c.stackBefore = *c.stack
-		defer c.leave(&result)
-		free(c.instance, o.address())
-		c.done = true
+	if o.poisoned {
+		c.mutex.Unlock()
 		return ResultOK
 	}
-	c.mutex.Unlock()
+	c.stackBefore = *c.stack
+	defer c.leave(&result)
+	free(c.instance, o.address())
+	c.done = true
 	return ResultOK
 }
 
@@ -229,7 +228,7 @@ var littleEndianHost = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 // object returns the new handle whose address the library has written.
 func (c *call) object(at uint32) *object {
 	c.objects++
-	return &object{in: c.instance, at: endian.Uint32(c.bytes(at, 4)), alone: c.objects == 1 && !c.shared}
+	return &object{in: c.instance, at: endian.Uint32(c.bytes(at, 4)), alone: c.objects == 1 && !c.shared()}
 }
 
 func (c *call) getBools(list []bool, at uint32) {

@@ -712,9 +712,6 @@ func AllocatorRestore(allocator *Allocator, theRange string, data []uint8, theEr
 // AuditNew is rk_audit_new.
 func AuditNew(tracker *LeakTracker, ipaddresses bool, now *int64, audit **Audit) (result Result) {
 	c := call{first: (*object)(tracker)}
-	if c.first == nil {
-		c.instance = newCore()
-	}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
@@ -949,7 +946,7 @@ func AuditFinish(audit *Audit, report **Report, theError *Error) (result Result)
 
 // BootstrapNew is rk_bootstrap_new.
 func BootstrapNew(config string, bootstrap **Bootstrap, theError *Error) (result Result) {
-	c := call{instance: newBootstrap()}
+	c := call{}
 	if result = c.enter(&bootstrapCalls); result != ResultOK {
 		return result
 	}
@@ -1075,7 +1072,7 @@ func BootstrapPlan(question string, buffer []byte, theLen *uint, theError *Error
 
 // CommitterNew is rk_committer_new.
 func CommitterNew(theRange *Range, strategy uint32, grace uint64, replace uint32, seed uint64, committer **Committer, theError *Error) (result Result) {
-	c := call{instance: newCore()}
+	c := call{}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
@@ -1337,7 +1334,7 @@ func ReasonSeverity(reason uint32) (result uint32) {
 
 // IndexNew is rk_index_new.
 func IndexNew(seed uint64, index **Index) (result Result) {
-	c := call{instance: newCore()}
+	c := call{}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
@@ -1851,7 +1848,7 @@ func LeakCountersReset(counters *LeakCounters) (result Result) {
 
 // LeakTrackerNew is rk_leak_tracker_new.
 func LeakTrackerNew(passes uint8, interval uint64, keepsLeaks bool, tracker **LeakTracker, theError *Error) (result Result) {
-	c := call{instance: newCore()}
+	c := call{}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
@@ -2042,7 +2039,7 @@ func RangeChanges(theRange *Range, before []uint8, after []uint8, fromOffset uin
 
 // RangeAllocationNew is rk_range_allocation_new.
 func RangeAllocationNew(form uint32, theObject **RangeAllocation) (result Result) {
-	c := call{instance: newCore()}
+	c := call{}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
@@ -2060,7 +2057,7 @@ func RangeAllocationNew(form uint32, theObject **RangeAllocation) (result Result
 
 // RangeAllocationDecode is rk_range_allocation_decode.
 func RangeAllocationDecode(stored []uint8, theObject **RangeAllocation, theError *Error) (result Result) {
-	c := call{instance: newCore()}
+	c := call{}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}

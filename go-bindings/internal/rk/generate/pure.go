@@ -196,16 +196,10 @@ func (h *header) load(w *writer, s *structure) {
 	w.line("%s\n}\n", body)
 }
 
-// places are the instances for new objects, unless they are made of others.
+// places are the instances for new objects that may be small. Others have one of their own, unless they are made of others.
 var places = map[string]string{
-	"rk_allocator":        "place(bitmapSize(theRange))",
-	"rk_leak_counters":    "place(bitmapSize(theRange))",
-	"rk_index":            "newCore()",
-	"rk_range_allocation": "newCore()",
-	"rk_bootstrap":        "newBootstrap()",
-	"rk_committer":        "newCore()",
-	"rk_leak_tracker":     "newCore()",
-	"rk_audit":            "newCore()",
+	"rk_allocator":     "place(bitmapSize(theRange))",
+	"rk_leak_counters": "place(bitmapSize(theRange))",
 }
 
 func (h *header) pureFunction(w *writer, f *function) {
@@ -236,8 +230,8 @@ func (h *header) pureFunction(w *writer, f *function) {
 		return
 	}
 	var fields []string
-	if made != "" && len(objects) == 0 {
-		fields = append(fields, "instance: "+places[made])
+	if place, ok := places[made]; ok && len(objects) == 0 {
+		fields = append(fields, "instance: "+place)
 	}
 	for i, object := range objects {
 		fields = append(fields, []string{"first", "second"}[i]+": "+object)
@@ -245,9 +239,6 @@ func (h *header) pureFunction(w *writer, f *function) {
 	w.line("c := call{%s}", strings.Join(fields, ", "))
 	if len(objects) == 2 {
 		w.line("if result = c.together(); result != ResultOK {\ntheError.Message = %q\nreturn result\n}", "the audit is not the one of this pass")
-	}
-	if place, ok := places[made]; ok && len(objects) == 1 && f.name == made+"_new" {
-		w.line("if c.first == nil {\nc.instance = %s\n}", place)
 	}
 	if f.result == "rk_result" {
 		w.line("if result = c.enter(&%sCalls); result != ResultOK {\nreturn result\n}\ndefer c.leave(&result)", module)
