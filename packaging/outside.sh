@@ -2,7 +2,7 @@
 # Uses the Go modules of DIST (dist), which `make dist` fills, as a program outside of the repository does. Everything happens in an
 # empty folder, with an empty module cache and a module proxy in DIST:
 #
-#   - pure Go, with no other program in PATH than go: get, vet, test, vendor, and builds for six platforms;
+#   - pure Go, with no other program in PATH than go: get, vet, test, vendor, and builds for six platforms, or those in CROSS;
 #   - etcdstore and the command, whose dependencies come from this machine's module cache;
 #   - the library in C: linked dynamically and statically, with glibc and musl, on amd64 and arm64. Each program runs.
 #
@@ -74,7 +74,7 @@ check "go test of the program" program go test ./...
 check "go test of the module" program go test "$module/go-bindings/..."
 check "go vet of the module" program go vet -unreachable=false "$module/go-bindings/..."
 check "go mod vendor, and a build of it alone; no library in C was downloaded" vendored
-for platform in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64; do
+for platform in ${CROSS:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64}; do
 	check "go build for $platform" cross "$platform"
 done
 check "the tag rangekeeper_native without cgo is an error that says so" needs_cgo

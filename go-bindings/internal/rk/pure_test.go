@@ -4,6 +4,8 @@ package rk
 
 import (
 	"bytes"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -140,6 +142,66 @@ func TestNoMemory(t *testing.T) {
 			t.Error(i, result)
 		}
 	}
+}
+
+// Whatever the arguments are, the library writes to its own memory only: what lies before and behind it stays.
+func TestCanaries(t *testing.T) {
+	const canary, margin, count = 0xa5, 4096, 8_000
+	var details Error
+	var audit *Audit
+	if result := AuditNew(nil, false, nil, &audit); result != ResultOK {
+		t.Fatal(result)
+	}
+	a := newAllocator(t, "10.0.0.0/12")
+	var around []byte
+	enclose := func(in *instance) {
+		memory := *in.memory
+		around = bytes.Repeat([]byte{canary}, margin+len(memory)+margin)
+		copy(around[margin:], memory)
+		*in.memory = around[margin:][:len(memory):len(memory)]
+	}
+	random, played, taken := rand.New(rand.NewPCG(1, 2)), 0, 0
+	for ; played < count; played++ {
+		in := audit.in
+		if played%4 == 0 {
+			in = a.in
+		}
+		if around == nil || &(*in.memory)[0] != &around[margin] {
+			enclose(in)
+		}
+		text := make([]byte, random.IntN(200))
+		words := make([]uint32, random.IntN(60))
+		for i := range text {
+			text[i] = byte(random.Uint32())
+		}
+		for i := range words {
+			words[i] = random.Uint32() >> random.IntN(32)
+		}
+		var result Result
+		if in == a.in {
+			result = AllocatorRestore(a, "10.0.0.0/12", text, &details)
+		} else {
+			batch := Batch{Words: words, Text: text, Count: uint(random.IntN(4))}
+			if played%2 == 0 { // one that is right, but for a word and a byte
+				batch = Batch{Words: slices.Repeat([]uint32{1, 0, 8}, 9), Text: bytes.Repeat([]byte("10.0.0.1"), 9), Count: 9}
+				batch.Words[random.IntN(27)] = random.Uint32() >> random.IntN(32)
+				batch.Text[random.IntN(72)] = byte(random.Uint32())
+			}
+			result = AuditObserveServices(audit, nil, &Services{batch}, &details)
+		}
+		if result == ResultPanic || result == ResultPoisoned {
+			t.Fatal(FirstFault())
+		}
+		if result == ResultOK {
+			taken++
+		}
+		for _, side := range [][]byte{around[:margin], around[len(around)-margin:]} {
+			if bytes.Count(side, []byte{canary}) != margin {
+				t.Fatalf("call %d wrote outside of its memory", played)
+			}
+		}
+	}
+	t.Logf("%d calls, of which the library took %d", played, taken)
 }
 
 // Both handles of a call that traps are poisoned.
