@@ -1,60 +1,32 @@
-//! The audit of 1,000,000 IPAddress objects, and the sets of offsets in its report: sorted lists, compared with compressed
-//! bitmaps of 64-bit offsets.
+//! The audit of IPAddress objects, and the sets of offsets in its report: sorted lists, beside compressed bitmaps of 64-bit
+//! offsets.
 
 use std::hint::black_box;
 use std::net::IpAddr;
-use std::time::Instant;
 
-use criterion::{Criterion, criterion_group, criterion_main};
-use rand_core::{Rng, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
-use rangekeeper::ipaddress::{ALLOCATOR, IpAddressObject};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use rand_core::Rng;
 use rangekeeper::service_cidr::ServiceCidr;
-use rangekeeper::{Audit, Leaks, Service};
+use rangekeeper_bench::cluster::Objects;
+use rangekeeper_bench::{generator, scaled, some_offsets};
 use roaring::RoaringTreemap;
 
-const OBJECTS: usize = 1_000_000;
 /// The cells of an occupancy map.
 const CELLS: u64 = 4096;
 
-/// Distinct random offsets, unordered.
-fn offsets(cidr: &ServiceCidr) -> Vec<u64> {
-    let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
-    let mut offsets: Vec<u64> = if cidr.size() < 4 * OBJECTS as u64 {
-        (0..cidr.size()).collect()
-    } else {
-        (0..OBJECTS).map(|_| rng.next_u64() % cidr.size()).collect()
-    };
-    for at in (1..offsets.len()).rev() {
-        offsets.swap(at, (rng.next_u64() % (at as u64 + 1)) as usize);
+/// Random offsets, unordered.
+fn offsets(cidr: &ServiceCidr, count: u64) -> Vec<u64> {
+    if let Ok(size) = u32::try_from(cidr.size()) {
+        return some_offsets(size, count as u32, 1).into_iter().map(u64::from).collect();
     }
-    offsets.truncate(OBJECTS);
-    offsets
+    let mut rng = generator(1);
+    (0..count).map(|_| rng.next_u64() % cidr.size()).collect()
 }
 
 fn sorted(offsets: &[u64]) -> Vec<u64> {
     let mut sorted = offsets.to_vec();
     sorted.sort_unstable();
     sorted
-}
-
-fn audit(cidr: ServiceCidr, addresses: &[IpAddr]) -> usize {
-    let mut audit = Audit::of_ip_addresses(None);
-    audit.add_service_cidr(cidr, true).expect("an audit of IPAddress objects");
-    for address in addresses {
-        let name = address.to_string();
-        let object = IpAddressObject {
-            name: &name,
-            managed_by: ALLOCATOR,
-            parent_resource: "services",
-            parent_namespace: "default",
-            parent_name: &name,
-            ..IpAddressObject::default()
-        };
-        audit.observe_ip_address(&object).expect("an audit of IPAddress objects");
-        audit.observe(&Service { namespace: "default", name: &name, cluster_ip: &name, ..Service::default() });
-    }
-    audit.finish(Leaks::CleanAtOnce).findings.len()
 }
 
 /// The memory of the process, in KiB.
@@ -71,42 +43,51 @@ fn print_memory<T>(name: &str, make: impl FnOnce() -> T) {
     drop(made);
 }
 
-fn objects(c: &mut Criterion) {
-    let mut group = c.benchmark_group("objects");
-    group.sample_size(10);
-    for prefix in ["fd00::/108", "fd00::/64"] {
-        let cidr = prefix.parse::<ServiceCidr>().expect("a CIDR");
-        let name = prefix.trim_start_matches("fd00::/");
-        let offsets = offsets(&cidr);
-        print_memory(&format!("{name}/list"), || sorted(&offsets));
-        print_memory(&format!("{name}/roaring"), || offsets.iter().copied().collect::<RoaringTreemap>());
+fn sets(c: &mut Criterion, name: &str, cidr: ServiceCidr) {
+    let offsets = offsets(&cidr, scaled(1_000_000));
+    print_memory(&format!("objects/{name}/list"), || sorted(&offsets));
+    print_memory(&format!("objects/{name}/roaring"), || offsets.iter().copied().collect::<RoaringTreemap>());
 
-        group.bench_function(format!("{name}/list/build"), |b| b.iter(|| sorted(black_box(&offsets))));
-        group.bench_function(format!("{name}/roaring/build"), |b| {
-            b.iter(|| black_box(&offsets).iter().copied().collect::<RoaringTreemap>())
-        });
-        let list = sorted(&offsets);
-        let compressed = RoaringTreemap::from_sorted_iter(list.iter().copied()).expect("they ascend");
-        let cell = cidr.size() / CELLS;
-        group.bench_function(format!("{name}/list/cells"), |b| {
-            b.iter(|| {
-                let below = |end: u64| list.partition_point(|at| *at < end) as u64;
-                (0..CELLS).map(|at| below((at + 1) * cell) - below(at * cell)).sum::<u64>()
-            })
-        });
-        group.bench_function(format!("{name}/roaring/cells"), |b| {
-            b.iter(|| {
-                let below = |end: u64| compressed.rank(end) - u64::from(compressed.contains(end));
-                (0..CELLS).map(|at| below((at + 1) * cell) - below(at * cell)).sum::<u64>()
-            })
-        });
-        let addresses: Vec<IpAddr> = offsets.iter().filter_map(|offset| cidr.value_at(*offset)).collect();
-        // It takes seconds, too long for criterion's samples.
-        let start = Instant::now();
-        black_box(audit(cidr, &addresses));
-        println!("{name}/audit: {:?}", start.elapsed());
-    }
+    let mut group = c.benchmark_group(format!("objects/build/{name}"));
+    group.sample_size(10).throughput(Throughput::Elements(offsets.len() as u64));
+    group.bench_function("list", |b| b.iter_with_large_drop(|| sorted(black_box(&offsets))));
+    group.bench_function("roaring", |b| {
+        b.iter_with_large_drop(|| black_box(&offsets).iter().copied().collect::<RoaringTreemap>());
+    });
     group.finish();
+
+    let list = sorted(&offsets);
+    let compressed: RoaringTreemap = list.iter().copied().collect();
+    let cell = cidr.size() / CELLS;
+    let count =
+        |below: &dyn Fn(u64) -> u64| (0..CELLS).map(|at| below((at + 1) * cell) - below(at * cell)).sum::<u64>();
+    let mut group = c.benchmark_group(format!("objects/cells/{name}"));
+    group.sample_size(10).throughput(Throughput::Elements(CELLS));
+    group.bench_function("list", |b| b.iter(|| count(&|end| list.partition_point(|at| *at < end) as u64)));
+    group.bench_function("roaring", |b| {
+        b.iter(|| count(&|end| compressed.rank(end) - u64::from(compressed.contains(end))));
+    });
+    group.finish();
+}
+
+fn audit(c: &mut Criterion, name: &str, cidr: ServiceCidr) {
+    let offsets = offsets(&cidr, scaled(100_000));
+    let addresses: Vec<IpAddr> = offsets.iter().filter_map(|offset| cidr.value_at(*offset)).collect();
+    let mut group = c.benchmark_group(format!("objects/audit/{name}"));
+    group.sample_size(10).throughput(Throughput::Elements(addresses.len() as u64));
+    let cluster = Objects::new(cidr, &addresses);
+    group.bench_function("no drift", |b| b.iter_with_large_drop(|| cluster.audit()));
+    let cluster = Objects::with_drift(cidr, &addresses);
+    group.bench_function("drift", |b| b.iter_with_large_drop(|| cluster.audit()));
+    group.finish();
+}
+
+fn objects(c: &mut Criterion) {
+    for name in ["108", "64"] {
+        let cidr = format!("fd00::/{name}").parse::<ServiceCidr>().expect("a CIDR");
+        sets(c, name, cidr);
+        audit(c, name, cidr);
+    }
 }
 
 criterion_group!(benches, objects);

@@ -1,66 +1,111 @@
-//! Writing and reading the stored bitmap and the RangeAllocation object, compared with a copy of the same bytes.
+//! The stored form of a bitmap: writing it, reading it, and what has changed between two. Beside a bit vector, a compressed
+//! bitmap, and a copy of the same bytes.
 
 use std::hint::black_box;
 
-use bitvec::prelude::{BitVec, Lsb0};
-use criterion::{Criterion, criterion_group, criterion_main};
-use rangekeeper::range_allocation::Form;
-use rangekeeper::{Range, RangeAllocation};
-use rangekeeper_bench::{half_full, slash_12};
-use roaring::RoaringBitmap;
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
+use rangekeeper::bitmap::Bitmap;
+use rangekeeper::{Allocator, Range, Strategy};
+use rangekeeper_bench::rivals::{BitVector, Rival, Roaring};
+use rangekeeper_bench::{Fill, filled, node_ports, slash_12, some_values};
 
-fn snapshot(c: &mut Criterion) {
-    let (mut allocator, _) = half_full(slash_12());
-    let data = allocator.snapshot().to_vec();
-    let mut buffer = Vec::with_capacity(data.len());
-    c.bench_function("snapshot/12", |b| {
+/// So many values in use become free, or free ones used, between two snapshots.
+const CHANGES: u32 = 100;
+
+type Group<'a> = BenchmarkGroup<'a, WallTime>;
+
+fn memcpy(group: &mut Group<'_>, data: &[u8]) {
+    let mut copy = data.to_vec();
+    group.bench_function("memcpy", |b| b.iter(|| black_box(&mut copy).copy_from_slice(black_box(data))));
+}
+
+fn snapshot_rival<S: Rival>(group: &mut Group<'_>, used: &Bitmap) {
+    let (set, mut stored) = (S::new(used), S::Stored::default());
+    group.bench_function(S::NAME, |b| b.iter(|| black_box(&set).snapshot(black_box(&mut stored))));
+}
+
+fn snapshot(mut group: Group<'_>, allocator: &Allocator<impl Range>) {
+    group.throughput(Throughput::Bytes(allocator.snapshot().len() as u64));
+    let mut buffer = Vec::new();
+    group.bench_function("rangekeeper", |b| {
         b.iter(|| {
+            let buffer = black_box(&mut buffer);
             buffer.clear();
-            buffer.extend_from_slice(black_box(&allocator).snapshot());
-            black_box(&buffer).len()
-        })
-    });
-    let mut copy = data.clone();
-    c.bench_function("memcpy/12", |b| b.iter(|| black_box(&mut copy).copy_from_slice(black_box(&data))));
-    c.bench_function("restore/12", |b| b.iter(|| allocator.restore("10.96.0.0/12", black_box(&data))));
-}
-
-/// The same bits in the stored forms of a bit vector (its words) and of Roaring (its portable format).
-fn rivals(c: &mut Criterion) {
-    let (allocator, _) = half_full(slash_12());
-    let offsets: Vec<u32> = allocator.bitmap().iter().collect();
-    let mut bits: BitVec<u64, Lsb0> = BitVec::repeat(false, slash_12().size() as usize);
-    offsets.iter().for_each(|offset| bits.set(*offset as usize, true));
-    let mut words = Vec::new();
-    c.bench_function("snapshot/12/bitvec", |b| {
-        b.iter(|| {
-            words.clear();
-            words.extend_from_slice(black_box(&bits).as_raw_slice());
-        })
-    });
-    c.bench_function("restore/12/bitvec", |b| b.iter(|| BitVec::<u64, Lsb0>::from_slice(black_box(&words))));
-    let compressed = RoaringBitmap::from_sorted_iter(offsets).expect("they ascend");
-    let mut bytes = Vec::new();
-    c.bench_function("snapshot/12/roaring", |b| {
-        b.iter(|| {
-            bytes.clear();
-            black_box(&compressed).serialize_into(&mut bytes)
-        })
-    });
-    c.bench_function("restore/12/roaring", |b| b.iter(|| RoaringBitmap::deserialize_from(black_box(&*bytes))));
-}
-
-fn range_allocation(c: &mut Criterion) {
-    let (allocator, _) = half_full(slash_12());
-    for (name, form) in [("protobuf", Form::Protobuf), ("json", Form::Json)] {
-        let object = RangeAllocation::new(form);
-        let mut stored = Vec::new();
-        c.bench_function(&format!("encode/12/{name}"), |b| {
-            b.iter(|| object.encode_with("10.96.0.0/12", allocator.snapshot(), black_box(&mut stored)))
+            buffer.extend_from_slice(black_box(allocator).snapshot());
         });
-        c.bench_function(&format!("decode/12/{name}"), |b| b.iter(|| RangeAllocation::decode(black_box(&stored))));
+    });
+    snapshot_rival::<BitVector>(&mut group, allocator.bitmap());
+    snapshot_rival::<Roaring>(&mut group, allocator.bitmap());
+    memcpy(&mut group, allocator.snapshot());
+    group.finish();
+}
+
+fn restore_rival<S: Rival>(group: &mut Group<'_>, used: &Bitmap) {
+    let mut stored = S::Stored::default();
+    S::new(used).snapshot(&mut stored);
+    group.bench_function(S::NAME, |b| b.iter(|| S::restore(black_box(&stored))));
+}
+
+fn restore<R: Range>(mut group: Group<'_>, allocator: &Allocator<R>) {
+    group.throughput(Throughput::Bytes(allocator.snapshot().len() as u64));
+    let (range, data) = (allocator.range().to_string(), allocator.snapshot());
+    let mut restored = allocator.clone();
+    group.bench_function("rangekeeper", |b| b.iter(|| restored.restore(&range, black_box(data))));
+    restore_rival::<BitVector>(&mut group, allocator.bitmap());
+    restore_rival::<Roaring>(&mut group, allocator.bitmap());
+    memcpy(&mut group, data);
+    group.finish();
+}
+
+fn changes_rival<S: Rival>(group: &mut Group<'_>, before: &Bitmap, after: &Bitmap) {
+    let stored = [before, after].map(|used| {
+        let mut stored = S::Stored::default();
+        S::new(used).snapshot(&mut stored);
+        stored
+    });
+    group.bench_function(S::NAME, |b| {
+        b.iter(|| {
+            let [before, after] = black_box(&stored).each_ref().map(S::restore);
+            before.changes(&after)
+        });
+    });
+}
+
+fn changes<R: Range>(mut group: Group<'_>, before: &Allocator<R>, after: &Allocator<R>) {
+    group.throughput(Throughput::Bytes((before.snapshot().len() + after.snapshot().len()) as u64));
+    let (range, stored) = (before.range(), [before.snapshot(), after.snapshot()]);
+    group.bench_function("rangekeeper", |b| {
+        b.iter(|| {
+            let [before, after] = *black_box(&stored);
+            rangekeeper::snapshot::changes(range, before, after)
+        });
+    });
+    changes_rival::<BitVector>(&mut group, before.bitmap(), after.bitmap());
+    changes_rival::<Roaring>(&mut group, before.bitmap(), after.bitmap());
+    group.finish();
+}
+
+fn all<R: Range>(c: &mut Criterion, size: &str, range: R) {
+    for fill in [Fill::NearlyEmpty, Fill::Half] {
+        let before = filled(range, Strategy::Contiguous, fill);
+        let mut after = before.clone();
+        for value in some_values(range, CHANGES, 3) {
+            if !after.release(value) {
+                after.allocate(value).expect("it is free");
+            }
+        }
+        let name = |operation: &str| format!("{operation}/{size}/{}", fill.name());
+        snapshot(c.benchmark_group(name("snapshot")), &before);
+        restore(c.benchmark_group(name("restore")), &before);
+        changes(c.benchmark_group(name("changes")), &before, &after);
     }
 }
 
-criterion_group!(benches, snapshot, rivals, range_allocation);
+fn snapshots(c: &mut Criterion) {
+    all(c, "12", slash_12());
+    all(c, "node_ports", node_ports());
+}
+
+criterion_group!(benches, snapshots);
 criterion_main!(benches);
