@@ -17,6 +17,7 @@ use rangekeeper::audit::{RepairCounters, RepairOutcome, Report};
 use rangekeeper::bitmap::Bitmap;
 use rangekeeper::commit::{Diff, Finished, Listed, Operation, Outcome, View};
 use rangekeeper::index::{Index, Pool};
+use rangekeeper::ipaddress::{ALLOCATOR, IpAddressObject};
 use rangekeeper::leak::{DEFAULT_PASSES, LeakCounters};
 use rangekeeper::range_allocation::Form;
 use rangekeeper::service_cidr::ServiceCidr;
@@ -212,7 +213,7 @@ fn decode_encode(form: Form) -> u32 {
 /// An operation, the size of its smallest input, and what performs it with an input of that size.
 type Growth = (&'static str, u32, fn(u32));
 
-const GROWTH: [Growth; 26] = [
+const GROWTH: [Growth; 27] = [
     ("allocate_batch of n", 4000, allocate_batch),
     ("iteration over n", 16_000, iterate),
     ("restore of n", 1 << 18, restore_of),
@@ -227,6 +228,7 @@ const GROWTH: [Growth; 26] = [
     ("claimants of n Services", 4000, claimants),
     ("findings of n Services", 8000, |size| findings(&services_report(size))),
     ("findings of n IPAddress objects", 4000, |size| findings(&objects_report(size))),
+    ("findings of n IPAddress objects that are misnamed", 1000, |size| findings(&misnamed_report(size))),
     ("leaks and repairs of n IPAddress objects", 4000, leaks_and_repairs),
     ("record of a repair of n", 4000, record_repair),
     ("occupancy of a bitmap, n cells", 4096, |size| occupancy(&services_report(8000), size)),
@@ -330,6 +332,20 @@ fn services_report(size: u32) -> Report {
 /// A report with a finding about most IPAddress objects.
 fn objects_report(size: u32) -> Report {
     objects(size).audit()
+}
+
+/// A report of data at rest: the names of the objects are not the canonical texts of their addresses, so each is removed.
+fn misnamed_report(size: u32) -> Report {
+    let mut audit = Audit::of_ip_addresses(None);
+    audit.add_service_cidr(ServiceCidr::new(slash_16().network()), true).expect("it is the first one");
+    for address in some_values(slash_16(), size, 2) {
+        let name = format!("::ffff:{address}");
+        let object = IpAddressObject { name: &name, managed_by: ALLOCATOR, ..IpAddressObject::default() };
+        audit.observe_ip_address(&object).expect("no Service was observed yet");
+    }
+    let report = audit.finish(Leaks::CleanAtOnce);
+    assert_eq!((report.findings.len(), report.object_repairs().count()), (size as usize, size as usize));
+    report
 }
 
 fn findings(report: &Report) {

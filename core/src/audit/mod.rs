@@ -532,13 +532,17 @@ impl Audit {
         );
         let (mut object_leaks, mut object_repairs, mut disagreements) = (Vec::new(), Vec::new(), Vec::new());
         let mut referred = HashMap::new();
-        let mut at_rest = false;
+        let mut removed = Vec::new();
         if let Some(objects) = self.objects {
             let beside = self.beside.into_iter();
             ranges.extend(beside.map(|beside| beside.finish(&objects, &mut leaks, &mut disagreements, keeps_all)));
-            at_rest = objects.is_at_rest();
+            let at_rest = objects.is_at_rest();
             let (cidrs, leaks, repairs) = objects.finish(&mut findings, &mut referred, self.claims, keeps_all);
             ranges.extend(cidrs.map(|(index, report)| (index, RangeReport::ServiceCidr(report))));
+            if at_rest {
+                removed.extend(repairs.iter().filter_map(|repair| repair.removed));
+                removed.sort_unstable();
+            }
             (object_leaks, object_repairs) = (leaks, repairs);
         }
         ranges.sort_unstable_by_key(|(index, _)| *index);
@@ -554,7 +558,7 @@ impl Audit {
             services: self.services,
             object_leaks,
             object_repairs,
-            at_rest,
+            removed,
             referred,
             claims: None,
             claimants: Default::default(),

@@ -27,8 +27,8 @@ pub struct Report {
     pub services: u64,
     pub(super) object_leaks: Vec<Leak>,
     pub(super) object_repairs: Vec<ObjectRepair>,
-    /// Nothing works on the data any more, so that the repairs of objects are made in them.
-    pub(super) at_rest: bool,
+    /// The objects that the repair of data at rest removes or replaces, ascending; none in data that others work on.
+    pub(super) removed: Vec<u64>,
     /// The Service that the IPAddress object refers to, for each address that several Services claim, if it is one of them.
     pub(super) referred: HashMap<IpAddr, u64>,
     /// The second look at all Services, if it has begun.
@@ -218,8 +218,7 @@ impl Report {
 
     /// Whether the repair of data at rest removes or replaces the object.
     fn removes(&self, subject: Subject) -> bool {
-        let Subject::IpAddress(ordinal) = subject else { return false };
-        self.at_rest && self.object_repairs.iter().any(|repair| repair.removed == Some(ordinal))
+        matches!(subject, Subject::IpAddress(ordinal) if self.removed.binary_search(&ordinal).is_ok())
     }
 
     /// Whether the repair leaves the finding of this report for now: the value is recorded in a bitmap beside IPAddress

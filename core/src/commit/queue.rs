@@ -89,7 +89,7 @@ impl<R: Range> Queue<R> {
         self.waiting.push_front(pending);
     }
 
-    /// Takes out the operation of `owner`.
+    /// Takes out the operation of `owner`. Cost: O(operations that wait).
     pub(super) fn remove(&mut self, owner: Owner) -> Option<Pending<R>> {
         let at = self.owners().position(|one| one == owner)?;
         self.waiting.remove(at)
