@@ -40,7 +40,7 @@ impl Rival for BitVector {
     type Stored = Vec<u64>;
 
     fn new(used: &Bitmap) -> Self {
-        Self((0..used.len()).map(|offset| used.contains(offset)).collect())
+        Self(used.into())
     }
 
     fn allocate_next(&mut self, start: u32) -> u32 {

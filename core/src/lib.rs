@@ -33,6 +33,10 @@ pub mod service_cidr;
 pub mod snapshot;
 
 // The crates whose types are in signatures: networks, and generators of random numbers.
+#[cfg(feature = "bitvec")]
+pub use bitvec;
+#[cfg(feature = "roaring")]
+pub use roaring;
 pub use {ipnetwork, rand_core};
 
 pub use allocator::{Allocator, Strategy};

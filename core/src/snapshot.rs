@@ -89,7 +89,7 @@ impl Bitmap {
 
     /// Replaces the set by the one with this stored form. Leading zero bytes are accepted.
     ///
-    /// Cost: one copy and one pass for the summary over `len / 8` bytes.
+    /// Cost: one copy of `len / 8` bytes.
     ///
     /// # Errors
     /// [`BitsPastRange`] if an offset is set that is not below `len`; the set is unchanged then.

@@ -15,6 +15,8 @@
 //! assert_eq!(bitmap.count(), 99_999);
 //! ```
 
+#[cfg(any(feature = "bitvec", feature = "roaring"))]
+mod convert;
 mod count;
 mod iter;
 mod summary;
@@ -24,6 +26,8 @@ use count::Count;
 use summary::Summary;
 use words::Words;
 
+#[cfg(any(feature = "bitvec", feature = "roaring"))]
+pub use convert::PastEnd;
 pub use iter::{Iter, Run, Runs};
 
 /// Offsets in one word.
