@@ -5,6 +5,7 @@ package rk
 import (
 	"bytes"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -297,6 +298,40 @@ func TestCommittersAndPassesAreApart(t *testing.T) {
 	if len(instances) != 5 {
 		t.Errorf("%d instances", len(instances))
 	}
+}
+
+// What is closed or forgotten leaves no memory behind.
+func TestMemoryGoesBack(t *testing.T) {
+	heap := func() int {
+		var stats runtime.MemStats
+		for range 3 { // a pool keeps what it has for one collection
+			runtime.GC()
+		}
+		runtime.ReadMemStats(&stats)
+		return int(stats.HeapAlloc)
+	}
+	const most = 16 << 20
+	before := heap()
+	for range 200_000 {
+		AllocatorClose(newAllocator(t, "10.0.0.0/24"))
+	}
+	if more := heap() - before; more > most {
+		t.Errorf("200,000 allocators of a /24 that were closed left %d bytes", more)
+	}
+	for range 2_000 {
+		newAllocator(t, "10.0.0.0/12")
+	}
+	if more := heap() - before; more > most {
+		t.Errorf("2,000 forgotten allocators of a /12 left %d bytes", more)
+	}
+	var all []*Allocator
+	for range 100 {
+		all = append(all, newAllocator(t, "10.0.0.0/12"))
+	}
+	if each := (heap() - before) / len(all); each > 300<<10 {
+		t.Errorf("an allocator of a /12 takes %d bytes", each)
+	}
+	runtime.KeepAlive(all)
 }
 
 // Large objects have an instance each, small ones share some, and none stays in an instance that nobody refers to.
