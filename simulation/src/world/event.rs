@@ -5,7 +5,17 @@ use rangekeeper::commit::{Request, Ticket};
 use crate::server::Release;
 use crate::store::{Mask, Reply};
 
-use super::writes::Fate;
+/// How the write of a Service ends for the server that tries it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Answered,
+    /// The server rejects it before anything is written: a webhook, a quota.
+    Rejected,
+    /// There is no answer: its outcome is unknown.
+    Unknown {
+        is_written: bool,
+    },
+}
 
 /// A request on its way.
 #[derive(Debug)]

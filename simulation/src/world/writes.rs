@@ -8,20 +8,8 @@ use crate::store::Mask;
 use crate::violation::Invariant;
 
 use super::clients::{Based, Request, What};
-use super::event::{Event, Wish};
+use super::event::{Event, Fate, Wish};
 use super::{STOCK, State, World};
-
-/// How the write of a Service ends for the server that tries it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
-    Answered,
-    /// The server rejects it before anything is written: a webhook, a quota.
-    Rejected,
-    /// There is no answer: its outcome is unknown.
-    Unknown {
-        is_written: bool,
-    },
-}
 
 impl World {
     /// A request writes its Service.
