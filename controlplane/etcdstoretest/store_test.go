@@ -54,11 +54,11 @@ func open(t *testing.T, etcd *embedded.Etcd, cidr string) *etcdstore.Store {
 func TestOpenRefuses(t *testing.T) {
 	good := etcdstore.Config{Client: startEtcd(t).Client(), Key: key, Range: must(rangekeeper.ParseCIDR("10.0.0.0/24"))}
 	for message, spoil := range map[string]func(*etcdstore.Config){
-		"the client is nil":              func(c *etcdstore.Config) { c.Client = nil },
-		"the key is empty":               func(c *etcdstore.Config) { c.Key = "" },
-		"the range is missing":           func(c *etcdstore.Config) { c.Range = rangekeeper.Range{} },
-		"the grace of -1s is negative":   func(c *etcdstore.Config) { c.Grace = -time.Second },
-		"strategy 9 is unknown": func(c *etcdstore.Config) { c.Strategy = 9 },
+		"the client is nil":            func(c *etcdstore.Config) { c.Client = nil },
+		"the key is empty":             func(c *etcdstore.Config) { c.Key = "" },
+		"the range is missing":         func(c *etcdstore.Config) { c.Range = rangekeeper.Range{} },
+		"the grace of -1s is negative": func(c *etcdstore.Config) { c.Grace = -time.Second },
+		"strategy 9 is unknown":        func(c *etcdstore.Config) { c.Strategy = 9 },
 	} {
 		config := good
 		spoil(&config)
