@@ -40,7 +40,7 @@ func NewAudit() (*Audit, error) { return newAudit(nil, false, time.Time{}) }
 // for data that nobody works on any more.
 func NewIPAddressAudit(now time.Time) (*Audit, error) { return newAudit(nil, true, now) }
 
-// NewAudit is as [NewAudit], with counters: a leak in a bitmap is cleaned in the audit that sees it for the last time.
+// NewAudit is as [NewAudit], with counters: a leak in a bitmap stays until enough audits in a row have seen it.
 func (p *Passes) NewAudit() (*Audit, error) { return p.newAudit(false, time.Time{}) }
 
 // NewIPAddressAudit is as [NewIPAddressAudit], with counters for the leaks in bitmaps.

@@ -9,8 +9,8 @@ import (
 
 // Passes are the memory of a server's repair passes: the leak counters of all ranges, and when they may advance.
 //
-// [Passes.Start] starts a [Pass] over the objects of committers. Without committers every pass counts, and
-// [Audit.Finish] is all that is needed.
+// [Passes.Start] starts a [Pass] over the objects of committers. Without committers every audit counts, and
+// [Passes.NewAudit] is all that is needed.
 //
 // They may be used from several goroutines at once.
 type Passes struct {
