@@ -78,6 +78,12 @@ for tags in "" rangekeeper_native rangekeeper_dynamic; do
 	same "go/main.go${tags:+ -tags $tags}" "$work/go-expected" "$work/go-found"
 done
 
+# Two thirds of the core as Go source are the bootstrap controller's, which few programs need.
+(cd examples/go && $go build -o "$work/allocates" .)
+$go tool nm "$work/allocates" | grep -c 'wasm/bootstrap.*Module).fn' | awk '{ print ($1 < 100) ? "no" : "yes" }' >"$work/bootstrap-found"
+echo no >"$work/bootstrap-expected"
+same "go/main.go: has it the code of the bootstrap controller" "$work/bootstrap-expected" "$work/bootstrap-found"
+
 # These check themselves.
 examples/etcd-rs/run.sh || failed=1
 examples/bootstrap-rs/run.sh || failed=1

@@ -32,16 +32,15 @@ var objectLimit = 1 << 30
 // instance is a copy of the library, for one call at a time: its objects and memory are its own. The memory is part of the Go
 // heap and is collected with the last object; it never shrinks before.
 type instance struct {
-	mutex sync.Mutex
-	// One of these is not nil.
+	mutex  sync.Mutex
+	module module
+	// One of these is the module.
 	core      *corewasm.Module
 	bootstrap *bootstrapwasm.Module
 	// memory is replaced when it grows.
 	memory *[]byte
 	// stack is the library's stack pointer, which a trap leaves where it was.
 	stack *int32
-	// fault returns what the last panic said.
-	fault func(length int32) (at int32)
 	// arguments are copied into this part of the memory for the duration of a call, if they fit.
 	arguments, argumentsEnd uint32
 	// objects is the number of objects that are not closed.
@@ -56,45 +55,42 @@ type instance struct {
 // shared reports whether objects are made here that have nothing to do with each other.
 func (i *instance) shared() bool { return i.calls == nil }
 
+// module is what both modules of the library have.
+type module interface {
+	Slice() *[]byte
+	Grow(pages, most int64) int64
+	X__stack_pointer() *int32
+	X__heap_base() *int32
+	Xrk_memory_allocate(size int32) (at int32)
+	Xrk_memory_free(at, size int32)
+	Xrk_memory_keep_faults()
+	Xrk_memory_fault(length int32) (at int32)
+}
+
 func newCore() *instance {
 	m := corewasm.New()
-	i := &instance{core: m, memory: m.Slice(), stack: m.X__stack_pointer(), fault: m.Xrk_memory_fault}
-	i.reserve(uint32(*m.X__heap_base()), m.Grow)
-	m.Xrk_memory_keep_faults()
+	i := newInstance(m)
+	i.core = m
 	return i
 }
 
 func newBootstrap() *instance {
 	m := bootstrapwasm.New()
-	i := &instance{bootstrap: m, memory: m.Slice(), stack: m.X__stack_pointer(), fault: m.Xrk_memory_fault}
-	i.reserve(uint32(*m.X__heap_base()), m.Grow)
-	m.Xrk_memory_keep_faults()
+	i := newInstance(m)
+	i.bootstrap = m
 	return i
 }
 
-// reserve takes the rest of the first pages for arguments, from an address on: the library's allocator takes pages that it has
-// asked for.
-func (i *instance) reserve(from uint32, grow func(pages, most int64) int64) {
+func newInstance(m module) *instance {
+	i := &instance{module: m, memory: m.Slice(), stack: m.X__stack_pointer()}
+	// Arguments have the rest of the first pages: the library's allocator takes pages that it has asked for.
+	from := uint32(*m.X__heap_base())
 	if uint32(len(*i.memory))-from < argumentsSize {
-		grow(1, maximalSize/pageSize)
+		m.Grow(1, maximalSize/pageSize)
 	}
 	i.arguments, i.argumentsEnd = (from+7)&^7, uint32(len(*i.memory))
-}
-
-// The library's own memory, for what does not fit there.
-func (i *instance) allocate(size uint32) uint32 {
-	if i.core != nil {
-		return uint32(i.core.Xrk_memory_allocate(int32(size)))
-	}
-	return uint32(i.bootstrap.Xrk_memory_allocate(int32(size)))
-}
-
-func (i *instance) free(at, size uint32) {
-	if i.core != nil {
-		i.core.Xrk_memory_free(int32(at), int32(size))
-	} else {
-		i.bootstrap.Xrk_memory_free(int32(at), int32(size))
-	}
+	m.Xrk_memory_keep_faults()
+	return i
 }
 
 // firstFault is that of the program.
@@ -121,7 +117,7 @@ func (i *instance) keepFault(trap any) {
 		fault := said + "\n" + string(debug.Stack())
 		firstFault.CompareAndSwap(nil, &fault)
 	}()
-	at := uint32(i.fault(int32(i.arguments)))
+	at := uint32(i.module.Xrk_memory_fault(int32(i.arguments)))
 	if length := endian.Uint32((*i.memory)[i.arguments:]); length > 0 {
 		said += ": " + string((*i.memory)[at:][:length])
 	}
@@ -130,21 +126,9 @@ func (i *instance) keepFault(trap any) {
 // Instances for calls without an object, and for new objects that have one to themselves. One whose last object is closed comes
 // back with the memory that it has, so that audits one after the other need none; Go collects it after some time.
 var (
-	coreCalls, bootstrapCalls sync.Pool
+	coreCalls      = sync.Pool{New: func() any { return newCore() }}
+	bootstrapCalls = sync.Pool{New: func() any { return newBootstrap() }}
 )
-
-func init() {
-	coreCalls.New = func() any {
-		i := newCore()
-		i.calls = &coreCalls
-		return i
-	}
-	bootstrapCalls.New = func() any {
-		i := newBootstrap()
-		i.calls = &bootstrapCalls
-		return i
-	}
-}
 
 // Objects of at most this size, in bytes, share instances.
 const smallSize = 8 << 10

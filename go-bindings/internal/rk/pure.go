@@ -56,8 +56,8 @@ func (c *call) enter(calls *sync.Pool) Result {
 	case c.second != nil:
 		c.instance = c.second.in
 	default:
-		c.instance = calls.Get().(*instance)
-		c.calls = c.instance.calls
+		c.instance, c.calls = calls.Get().(*instance), calls
+		c.instance.calls = calls
 	}
 	c.mutex.Lock()
 	if result := max(c.first.state(), c.second.state()); result != ResultOK {
@@ -120,7 +120,7 @@ func (c *call) leave(result *Result) {
 		b := c.bytes(at, blockHeader)
 		size := endian.Uint32(b[4:])
 		c.blocks = endian.Uint32(b)
-		c.free(at, size)
+		c.module.Xrk_memory_free(int32(at), int32(size))
 	}
 	if c.calls != nil && c.objects == 0 && !c.trapped {
 		c.calls.Put(c.instance)
@@ -170,7 +170,7 @@ func (c *call) allocateBlock(size uint64) uint32 {
 	if size > argumentsLimit {
 		panic(errNoMemory)
 	}
-	at := c.instance.allocate(uint32(size))
+	at := uint32(c.module.Xrk_memory_allocate(int32(size)))
 	if at == 0 {
 		panic(errNoMemory)
 	}
