@@ -19,12 +19,13 @@ const (
 	DynamicBandFirst
 )
 
-// toC returns the number in C, which is none of another kind of constants. One that is unknown stays as it is.
-func (s Strategy) toC() uint32 {
-	if s > DynamicBandFirst {
-		return uint32(s)
+// constantToC returns the number in C of a constant, where first is that of 0: no two kinds of constants have one in common. What is
+// above the last constant is unknown, and stays as it is.
+func constantToC[E ~uint8](value, last E, first uint32) uint32 {
+	if value > last {
+		return uint32(value)
 	}
-	return rk.StrategyContiguous + uint32(s)
+	return first + uint32(value)
 }
 
 // How many items cross the border at once where there may be many.
@@ -49,7 +50,7 @@ func NewAllocator(r Range, strategy Strategy, seed uint64) (*Allocator, error) {
 	}
 	var handle *rk.Allocator
 	var details rk.Error
-	code := rk.AllocatorNew(r.pointer(), strategy.toC(), seed, &handle, &details)
+	code := rk.AllocatorNew(r.pointer(), constantToC(strategy, DynamicBandFirst, rk.StrategyContiguous), seed, &handle, &details)
 	if code != rk.ResultOK {
 		return nil, detailedError(code, &details)
 	}

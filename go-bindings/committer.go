@@ -69,14 +69,6 @@ const (
 	ReplaceAlways
 )
 
-// toC returns the number in C, which is none of another kind of constants. One that is unknown stays as it is.
-func (r Replace) toC() uint32 {
-	if r > ReplaceAlways {
-		return uint32(r)
-	}
-	return rk.ReplaceIfUnused + uint32(r)
-}
-
 // NewCommitter makes a committer that knows nothing of the store yet.
 func NewCommitter(r Range, config CommitterConfig) (*Committer, error) {
 	if err := r.check(); err != nil {
@@ -84,8 +76,9 @@ func NewCommitter(r Range, config CommitterConfig) (*Committer, error) {
 	}
 	var handle *rk.Committer
 	var details rk.Error
-	code := rk.CommitterNew(r.pointer(), config.Strategy.toC(), timeToC(config.Grace), config.Replace.toC(), config.Seed,
-		&handle, &details)
+	strategy := constantToC(config.Strategy, DynamicBandFirst, rk.StrategyContiguous)
+	replace := constantToC(config.Replace, ReplaceAlways, rk.ReplaceIfUnused)
+	code := rk.CommitterNew(r.pointer(), strategy, timeToC(config.Grace), replace, config.Seed, &handle, &details)
 	if code != rk.ResultOK {
 		return nil, detailedError(code, &details)
 	}

@@ -20,6 +20,20 @@ pub struct PastEnd {
     pub len: u32,
 }
 
+impl Bitmap {
+    /// The set over `0..len` with these offsets, of which `highest` is the highest.
+    fn from_offsets(len: u32, highest: Option<u64>, offsets: impl Iterator<Item = u32>) -> Result<Self, PastEnd> {
+        if let Some(offset) = highest.filter(|highest| *highest >= len.into()) {
+            return Err(PastEnd { offset, len });
+        }
+        let mut bitmap = Self::new(len);
+        for offset in offsets {
+            bitmap.insert(offset);
+        }
+        Ok(bitmap)
+    }
+}
+
 /// Cost: O(len / 64), and the set offsets.
 #[cfg(feature = "roaring")]
 impl From<&Bitmap> for RoaringBitmap {
@@ -35,14 +49,7 @@ impl Bitmap {
     /// # Errors
     /// [`PastEnd`].
     pub fn from_roaring(len: u32, set: &RoaringBitmap) -> Result<Self, PastEnd> {
-        if let Some(offset) = set.max().filter(|highest| *highest >= len) {
-            return Err(PastEnd { offset: offset.into(), len });
-        }
-        let mut bitmap = Self::new(len);
-        for offset in set {
-            bitmap.insert(offset);
-        }
-        Ok(bitmap)
+        Self::from_offsets(len, set.max().map(u64::from), set.iter())
     }
 }
 
@@ -65,13 +72,7 @@ impl Bitmap {
     /// # Errors
     /// [`PastEnd`] if a bit is set that is not below `len`.
     pub fn from_bits<T: BitStore, O: BitOrder>(len: u32, bits: &BitSlice<T, O>) -> Result<Self, PastEnd> {
-        if let Some(offset) = bits.last_one().filter(|highest| *highest >= len as usize) {
-            return Err(PastEnd { offset: offset as u64, len });
-        }
-        let mut bitmap = Self::new(len);
-        for offset in bits.iter_ones() {
-            bitmap.insert(offset as u32);
-        }
-        Ok(bitmap)
+        let offsets = bits.iter_ones().map(|offset| offset as u32);
+        Self::from_offsets(len, bits.last_one().map(|offset| offset as u64), offsets)
     }
 }

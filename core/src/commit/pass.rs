@@ -146,6 +146,13 @@ impl Pass {
         self.ranges.iter_mut().find(|begun| begun.range == range).ok_or(PassError::NotBegun(range))
     }
 
+    /// A range of the latest pass that has begun and was not read.
+    fn unread(&mut self, passes: &Passes, range: AnyRange) -> Result<&mut Begun, PassError> {
+        passes.check(&self.id)?;
+        let begun = self.begun(range)?;
+        if begun.view.is_some() { Err(PassError::ReadTwice(range)) } else { Ok(begun) }
+    }
+
     /// Records that the pass's read has ended with this view; Services are listed after `now`. Returns whether the pass has to
     /// write the [fence](Self::fenced) first: it may clean leaks of this range, or create the object, or others may have
     /// deleted and recreated that.
@@ -176,11 +183,8 @@ impl Pass {
     /// # Errors
     /// Those of `read`.
     pub fn since(&mut self, passes: &mut Passes, range: AnyRange, view: u64) -> Result<Since, PassError> {
-        passes.check(&self.id)?;
-        match self.begun(range)?.view {
-            None => Ok(passes.since(range, view)),
-            Some(_) => Err(PassError::ReadTwice(range)),
-        }
+        self.unread(passes, range)?;
+        Ok(passes.since(range, view))
     }
 
     /// A part of [`read`](Self::read), with the committer's answer; see [`apart`](super::apart).
@@ -195,11 +199,7 @@ impl Pass {
         view: &View,
         now: Duration,
     ) -> Result<bool, PassError> {
-        passes.check(&self.id)?;
-        let begun = self.begun(range)?;
-        if begun.view.is_some() {
-            return Err(PassError::ReadTwice(range));
-        }
+        let begun = self.unread(passes, range)?;
         let is_followed = passes.seen(range, followed, view.revision, now);
         begun.view = Some(view.clone());
         let is_missing = !view.initialised || !followed.initialised;

@@ -30,7 +30,7 @@ const (
 var objectLimit = 1 << 30
 
 // instance is a copy of the library, for one call at a time: its objects and memory are its own. The memory is part of the Go
-// heap and is collected with the last object; it never shrinks before.
+// heap; it never shrinks before Go collects it.
 type instance struct {
 	mutex  sync.Mutex
 	module module

@@ -43,7 +43,7 @@ type call struct {
 	done          bool
 	// calls is where the instance goes if it has no object after the call.
 	calls *sync.Pool
-	// blocks is the last block of [instance.allocate] for arguments.
+	// blocks is the last block of [call.allocateBlock] for arguments.
 	blocks uint32
 }
 
