@@ -132,7 +132,7 @@ func TestAudit(t *testing.T) {
 			t.Error(outside, "is in the range")
 		}
 	}
-	if got, want := must(outcome.Snapshot(1, nil)), storedOf(nodePorts, ports(30000, 30001, 30005)...).Data; !slices.Equal(got, want) {
+	if got, want := must(outcome.Snapshot(1, ValuesNext, nil)), storedOf(nodePorts, ports(30000, 30001, 30005)...).Data; !slices.Equal(got, want) {
 		t.Errorf("%x", got)
 	}
 	cells := must(outcome.Occupancy(0, 10))
@@ -152,7 +152,7 @@ func TestAudit(t *testing.T) {
 			t.Error("after Finish:", err)
 		}
 	}
-	for _, err := range []error{second(outcome.Snapshot(3, nil)), second(outcome.Occupancy(3, 5))} {
+	for _, err := range []error{second(outcome.Snapshot(3, ValuesNext, nil)), second(outcome.Occupancy(3, 5))} {
 		if !errors.Is(err, ErrInvalidArgument) {
 			t.Error(err)
 		}
@@ -269,7 +269,7 @@ func TestRepairAfterClose(t *testing.T) {
 		if state, in := o.State(0, Value{}); in || state != (OffsetState{}) || o.Services() != 0 || o.Range(0) != (RangeReport{}) {
 			t.Error("a getter of a closed report returns something else than zero")
 		}
-		for _, err := range []error{second(o.Findings()), second(o.Snapshot(0, nil)), second(o.Occupancy(0, 1))} {
+		for _, err := range []error{second(o.Findings()), second(o.Snapshot(0, ValuesNext, nil)), second(o.Occupancy(0, 1))} {
 			if !errors.Is(err, ErrClosed) {
 				t.Error(err)
 			}
@@ -301,7 +301,7 @@ func TestRepairCrossings(t *testing.T) {
 			t.Fatal(err)
 		}
 		outcome = must(pass.Finish())
-		snapshot = must(outcome.Snapshot(0, nil))
+		snapshot = must(outcome.Snapshot(0, ValuesNext, nil))
 		fewest = min(fewest, runtime.NumCgoCall()-before)
 	}
 	if fewest > 12 {
@@ -352,7 +352,7 @@ func TestObserveAll(t *testing.T) {
 			}
 			outcome := must(pass.Finish())
 			defer outcome.Close()
-			return must(outcome.Snapshot(0, nil)), must(outcome.Findings())
+			return must(outcome.Snapshot(0, ValuesNext, nil)), must(outcome.Findings())
 		}
 		got, found := run(func(pass *Audit) error { return pass.ObserveAll(n, one) })
 		want, expected := run(func(pass *Audit) error {

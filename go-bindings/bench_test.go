@@ -207,7 +207,7 @@ func auditing(b *testing.B, services int) func() {
 		must(0, pass.Observe(&batch))
 		batch.Reset()
 		outcome := must(pass.Finish())
-		buffer = must(outcome.Snapshot(0, buffer))
+		buffer = must(outcome.Snapshot(0, ValuesNext, buffer))
 		outcome.Close()
 	}
 }

@@ -256,8 +256,8 @@ func (c *Committer) Known() KnownState {
 }
 
 // Poll returns the next step. Call it again when that is done, until it returns StepWait or StepIdle; and after
-// each Submit, SubmitRepair, Cancel, Abandon and event. A request must be ended by Answered, Unknown or Refused; until then
-// there is no other.
+// each Submit, SubmitRepair, SubmitEdit, Cancel, Abandon and event. A request must be ended by Answered, Unknown or Refused,
+// StepReadAt by Past or Compacted instead of Answered; until then there is no other.
 func (c *Committer) Poll(now time.Duration) (Step, error) {
 	var step rk.Step
 	code := rk.CommitterPoll(c.pointer(), timeToC(now), &step)

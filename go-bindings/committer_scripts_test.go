@@ -62,7 +62,11 @@ func (s *story) line(words []string) error {
 		if rest[0] == "by" {
 			rest, deadline = rest[2:], time.Duration(must(strconv.Atoi(rest[1])))*time.Millisecond
 		}
-		s.names[must(s.c.Submit(s.operation(rest, deadline)))[0]] = name
+		if rest[0] == "edit" {
+			s.names[must(s.c.SubmitEdit(deadline, s.edit(rest[1:])))] = name
+		} else {
+			s.names[must(s.c.Submit(s.operation(rest, deadline)))[0]] = name
+		}
 	case "cancel":
 		for ticket, name := range s.names {
 			if name == words[1] {
@@ -118,15 +122,43 @@ func (s *story) operation(words []string, deadline time.Duration) Operation {
 	return AllocateOperation(deadline, requests...)
 }
 
+// edit is that of KIND LISTED SINCE and the lists of values that follow.
+func (s *story) edit(words []string) Edit {
+	number := func(word string) int64 { return int64(must(strconv.Atoi(word))) }
+	kinds := map[string]EditKind{"change": EditChange, "force": EditForce, "plan": EditPlan, "undo": EditUndo}
+	edit := Edit{Kind: kinds[words[0]], Listed: number(words[1]), Since: number(words[2]), InUse: make([]byte, (s.r.Size()+7)/8)}
+	list := ""
+	for _, word := range words[3:] {
+		switch _, err := strconv.Atoi(word); {
+		case err != nil:
+			list = word
+		case list == "set":
+			edit.Set = append(edit.Set, port(word))
+		case list == "clear":
+			edit.Clear = append(edit.Clear, port(word))
+		case list == "pick":
+			edit.Pick = uint32(number(word))
+		default:
+			s.use(edit.InUse, word)
+		}
+	}
+	return edit
+}
+
 func (s *story) handle(words []string) error {
 	answer := Answer{ClusterID: 1, RaftTerm: 1}
 	switch words[0] {
-	case "held", "current":
+	case "held", "current", "past":
 		answer.Revision, answer.Held = int64(must(strconv.Atoi(words[1]))), words[0] == "held"
 		if len(words) > 2 {
 			answer.Key, answer.Value = s.key(words[2:])
 		}
+		if words[0] == "past" {
+			return s.c.Past(s.now, answer)
+		}
 		return s.c.Answered(s.now, answer)
+	case "compacted":
+		return s.c.Compacted(s.now)
 	case "unknown":
 		return s.c.Unknown(s.now)
 	case "refused":
@@ -149,13 +181,18 @@ func (s *story) key(words []string) (state KeyState, value []byte) {
 	must(fmt.Sscanf(words[0], "%d/%d/%d", &state.ModRevision, &state.Version, &state.CreateRevision))
 	data := make([]byte, (s.r.Size()+7)/8)
 	for _, word := range words[1:] {
-		offset, _ := s.r.OffsetOf(port(word))
-		data[len(data)-1-int(offset/8)] |= 1 << (offset % 8)
+		s.use(data, word)
 	}
 	if err := s.empty.Set(s.r.String(), data); err != nil {
 		panic(err)
 	}
 	return state, must(s.empty.Encode(nil))
+}
+
+// use sets the bit of a port.
+func (s *story) use(data []byte, word string) {
+	offset, _ := s.r.OffsetOf(port(word))
+	data[len(data)-1-int(offset/8)] |= 1 << (offset % 8)
 }
 
 // ports are those in use, each after a space.
@@ -183,6 +220,8 @@ func (s *story) text(step Step) string {
 		return "stop-watch"
 	case StepRead:
 		return "read"
+	case StepReadAt:
+		return fmt.Sprint("read-at ", step.At)
 	case StepConfirm:
 		return "confirm " + guard
 	case StepSwap:
@@ -215,11 +254,18 @@ func (s *story) outcome(f Finished) string {
 		return fmt.Sprint("read ", outcome.Revision) + s.ports(outcome.Snapshot)
 	case Created:
 		return map[bool]string{true: "created", false: "exists"}[outcome.Created]
+	case Edited:
+		text := map[bool]string{true: "edited", false: "not-edited"}[outcome.Done] + fmt.Sprint(" ", outcome.Revision)
+		for _, one := range outcome.Values {
+			text += " " + one.Value.String() + " " + strings.ReplaceAll(one.Fate.String(), " ", "-")
+		}
+		return text
 	case Unknown:
 		return "unknown"
 	}
 	for reason, err := range map[string]error{
 		"full": ErrFull, "in-use": ErrAlreadyAllocated, "not-initialised": ErrNotInitialised, "refused": ErrRefused,
+		"services-written": ErrServicesWritten, "other-store": ErrOtherStore,
 		"deadline": ErrDeadlineExceeded, "cancelled": ErrCancelled,
 	} {
 		if errors.Is(errOf(f), err) {

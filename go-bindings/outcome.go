@@ -29,6 +29,8 @@ const (
 	StepWatch StepKind = rk.StepKindWatch
 	// StepStopWatch is to end the watch and report nothing of it any more.
 	StepStopWatch StepKind = rk.StepKindStopWatch
+	// StepReadAt is a read of the key as it was at Step.At.
+	StepReadAt StepKind = rk.StepKindReadAt
 )
 
 // Witness is what the transaction of a StepSwap does with the witness of the range; see [Committer.PassFenced].
@@ -57,6 +59,8 @@ type Step struct {
 	Witness Witness
 	// WatchFrom is the revision of StepWatch.
 	WatchFrom int64
+	// At is the revision of StepReadAt, which may be compacted.
+	At int64
 	// Finished are the operations that have ended, of StepFinished, in that order.
 	Finished []Finished
 }
@@ -75,6 +79,8 @@ func (c *Committer) step(step *rk.Step) (Step, error) {
 		s.Guard = keyState(step.Data.Confirm.Guard)
 	case StepWatch:
 		s.WatchFrom = int64(step.Data.Watch.From)
+	case StepReadAt:
+		s.At = int64(step.Data.ReadAt.Revision)
 	case StepFinished:
 		var err error
 		s.Finished, err = c.fetch(&step.Data.Finished)
@@ -97,8 +103,8 @@ type Finished struct {
 	Outcome Outcome
 }
 
-// Outcome is how an operation ended: [Allocated], [Released], [Deferred], [State] of a read, [Created], [Repaired], [Failed] or
-// [Unknown].
+// Outcome is how an operation ended: [Allocated], [Released], [Deferred], [State] of a read, [Created], [Repaired], [Edited],
+// [Failed] or [Unknown].
 type Outcome interface{ outcome() }
 
 // Allocated: the caller owns the values.
@@ -154,7 +160,7 @@ type Repaired struct {
 // Failed: nothing was changed.
 type Failed struct {
 	// Err is the reason: a *BatchError around a *ValueError; a *MismatchedRangeError; or wrapped in it ErrNotInitialised,
-	// ErrUnreadable, ErrRangeInUse, ErrRefused, ErrStaleList, ErrDeadlineExceeded, ErrCancelled.
+	// ErrUnreadable, ErrRangeInUse, ErrRefused, ErrStaleList, ErrServicesWritten, ErrOtherStore, ErrDeadlineExceeded, ErrCancelled.
 	Err error
 }
 
@@ -232,6 +238,8 @@ func (c *Committer) outcome(flat *rk.Finished, rest *contents) Outcome {
 	case rk.OutcomeRepaired:
 		repaired := &data.Repaired
 		return Repaired{valuesFromC(rest.takeValues(repaired.Set)), valuesFromC(rest.takeValues(repaired.Cleared)), int(repaired.Changed)}
+	case rk.OutcomeEdited:
+		return c.edited(&data.Edited, rest)
 	case rk.OutcomeFailed:
 		return Failed{c.failure(&data.Failed, rest)}
 	default: // RK_OUTCOME_UNKNOWN, and outcomes of a later library
@@ -256,6 +264,10 @@ func (c *Committer) failure(failed *rk.Failed, rest *contents) error {
 		return fmt.Errorf("%w: %s", ErrRefused, reason)
 	case rk.ResultStaleList:
 		return ErrStaleList
+	case rk.ResultServicesWritten:
+		return ErrServicesWritten
+	case rk.ResultOtherStore:
+		return ErrOtherStore
 	case rk.ResultDeadlineExceeded:
 		return ErrDeadlineExceeded
 	case rk.ResultCancelled:

@@ -317,12 +317,12 @@ func (r *Report) Runs(index int, set Set, members bool) iter.Seq[Run] {
 	}
 }
 
-// Snapshot returns the new content of the bitmap with this index, as Allocator.Snapshot does. It replaces the content
-// of dst and reuses its capacity.
-func (r *Report) Snapshot(index int, dst []byte) ([]byte, error) {
+// Snapshot returns a set of values of the bitmap with this index, in the form of Allocator.Snapshot; ValuesNext is what a repair
+// stores. It replaces the content of dst and reuses its capacity.
+func (r *Report) Snapshot(index int, set Set, dst []byte) ([]byte, error) {
 	defer runtime.KeepAlive(r)
 	dst, err := readBytes(dst, func(buffer []byte, length *uint) rk.Result {
-		return rk.ReportSnapshot(r.pointer(), uint(index), buffer, length)
+		return rk.ReportSnapshot(r.pointer(), uint(index), uint32(set), buffer, length)
 	})
 	if errors.Is(err, ErrInvalidArgument) {
 		return nil, indexError(rk.ResultInvalidArgument, index)

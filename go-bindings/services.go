@@ -227,3 +227,34 @@ func (b *IPAddresses) Reset() { b.reset() }
 func (b *IPAddresses) toC() rk.IPAddresses {
 	return rk.IPAddresses{Batch: b.batch.toC()}
 }
+
+// Claim is a value that a Service of a batch claims.
+type Claim struct {
+	Value Value
+	// Service is the place of the Service in the batch.
+	Service int
+}
+
+// Claims returns the values that the Services of the batch claim, as an audit takes them for theirs: in the order of Services, the
+// addresses of each first. A value comes twice if a Service has it twice.
+func (s *Services) Claims() ([]Claim, error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	const perPage = 8192
+	batch, page := s.toC(), make([]rk.Claim, perPage)
+	all := make([]Claim, 0, s.Len())
+	for {
+		var n uint
+		var details rk.Error
+		if code := rk.ServicesClaims(&batch, uint(len(all)), page, &n, &details); code != rk.ResultOK {
+			return nil, detailedError(code, &details)
+		}
+		for i := range page[:n] {
+			all = append(all, Claim{valueFromC(&page[i].Value), int(page[i].Service)})
+		}
+		if n < perPage {
+			return all, nil
+		}
+	}
+}

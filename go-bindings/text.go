@@ -91,10 +91,17 @@ func (v ClusterIPVerdict) String() string { return enumText(clusterIPVerdictText
 
 var stepKindTexts = map[StepKind]string{
 	StepIdle: "idle", StepWait: "wait", StepRead: "read", StepSwap: "compare-and-swap", StepConfirm: "confirm",
-	StepFinished: "finished", StepWatch: "watch", StepStopWatch: "stop watch",
+	StepFinished: "finished", StepWatch: "watch", StepStopWatch: "stop watch", StepReadAt: "read at",
 }
 
 func (k StepKind) String() string { return enumText(stepKindTexts, k) }
+
+var fateTexts = map[Fate]string{
+	FateSet: "set", FateCleared: "cleared", FateAlreadySet: "already set", FateAlreadyClear: "already clear", FateInUse: "in use",
+	FateUnused: "unused", FateReallocated: "reallocated", FateUnsure: "unsure",
+}
+
+func (f Fate) String() string { return enumText(fateTexts, f) }
 
 // String returns the reason as the reference's Events spell it.
 func (r Reason) String() string { return rk.ReasonName(uint32(r)) }

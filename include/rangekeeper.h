@@ -179,6 +179,16 @@
 #define RK_EVENT_WATCH_FAILED 8
 
 /**
+ * The store has answered RK_STEP_READ_AT: data.current, with the key as it was.
+ */
+#define RK_EVENT_PAST 9
+
+/**
+ * The store no longer has the state that RK_STEP_READ_AT asks for.
+ */
+#define RK_EVENT_COMPACTED 10
+
+/**
  * Nothing to do until something happens.
  */
 #define RK_STEP_IDLE 0
@@ -218,6 +228,11 @@
  * End the watch. Report none of its events after that.
  */
 #define RK_STEP_STOP_WATCH 7
+
+/**
+ * Read the key as it was at the revision of data.read_at.
+ */
+#define RK_STEP_READ_AT 8
 
 /**
  * The caller owns the values of data.allocated.
@@ -261,6 +276,11 @@
 #define RK_OUTCOME_UNKNOWN 8
 
 /**
+ * The change by hand was made as far as its kind lets it, or not at all: data.edited.
+ */
+#define RK_OUTCOME_EDITED 9
+
+/**
  * The history of the value since the as-of revision is unknown.
  */
 #define RK_DEFERRAL_HISTORY_MISSING 1
@@ -284,6 +304,69 @@
  * It deletes the witness: it creates the object, in which no value that was allocated before is recorded.
  */
 #define RK_WITNESS_DELETE 2
+
+/**
+ * A value to record has to be free, and no Service may use it. A value to free may not be used by a Service. All is written or
+ * nothing; what is free already stays so.
+ */
+#define RK_EDIT_CHANGE 1401
+
+/**
+ * As RK_EDIT_CHANGE, also if a Service uses the value.
+ */
+#define RK_EDIT_FORCE 1402
+
+/**
+ * A value to record has to be free, and a Service has to use it. A value to free has to be recorded without a break since
+ * rk_edit.since, and no Service may use it. All is written or nothing.
+ */
+#define RK_EDIT_PLAN 1403
+
+/**
+ * A value to record may be recorded already. A value to free is freed as with RK_EDIT_PLAN. What can be changed is.
+ */
+#define RK_EDIT_UNDO 1404
+
+/**
+ * The value is recorded now.
+ */
+#define RK_FATE_SET 0
+
+/**
+ * The value is free now.
+ */
+#define RK_FATE_CLEARED 1
+
+/**
+ * The value was recorded already.
+ */
+#define RK_FATE_ALREADY_SET 2
+
+/**
+ * The value was free already.
+ */
+#define RK_FATE_ALREADY_CLEAR 3
+
+/**
+ * A Service uses the value.
+ */
+#define RK_FATE_IN_USE 4
+
+/**
+ * No Service uses the value.
+ */
+#define RK_FATE_UNUSED 5
+
+/**
+ * The value was free for a moment, or this committer has just handed it out: its record may be of a Service that is being
+ * created.
+ */
+#define RK_FATE_REALLOCATED 6
+
+/**
+ * Whether the value was free for a moment is not known.
+ */
+#define RK_FATE_UNSURE 7
 
 /**
  * Bytes in the message of an rk_error, the NUL at its end included.
@@ -751,6 +834,14 @@ enum rk_result
    * A repair would replace a stored range that Services need as it is.
    */
   RK_RESULT_RANGE_IN_USE = 56,
+  /**
+   * A Service was written after those of an edit were listed.
+   */
+  RK_RESULT_SERVICES_WRITTEN = 57,
+  /**
+   * The Services of an edit were listed in another store, or before it was restored.
+   */
+  RK_RESULT_OTHER_STORE = 58,
   /**
    * A text is not JSON, or not of the documented form.
    */
@@ -1246,6 +1337,16 @@ typedef struct rk_step_watch {
 } rk_step_watch;
 
 /**
+ * A read of the past.
+ */
+typedef struct rk_step_read_at {
+  /**
+   * The revision.
+   */
+  uint64_t revision;
+} rk_step_read_at;
+
+/**
  * The data of a step; the kind determines which member is valid.
  */
 typedef union rk_step_data {
@@ -1269,6 +1370,10 @@ typedef union rk_step_data {
    * RK_STEP_WATCH.
    */
   struct rk_step_watch watch;
+  /**
+   * RK_STEP_READ_AT.
+   */
+  struct rk_step_read_at read_at;
   /**
    * Room for a kind that comes later.
    */
@@ -1326,7 +1431,7 @@ typedef struct rk_key {
 } rk_key;
 
 /**
- * An answer that brings the current key.
+ * An answer that brings the key.
  */
 typedef struct rk_current {
   /**
@@ -1377,7 +1482,7 @@ typedef union rk_event_data {
    */
   struct rk_header held;
   /**
-   * RK_EVENT_CURRENT.
+   * RK_EVENT_CURRENT and RK_EVENT_PAST.
    */
   struct rk_current current;
   /**
@@ -1533,7 +1638,7 @@ typedef struct rk_failed {
    */
   rk_result result;
   /**
-   * Which request of an allocation failed; else 0.
+   * Which request of an allocation, or value of an edit, failed; else 0.
    */
   uint32_t request;
   /**
@@ -1550,6 +1655,26 @@ typedef struct rk_failed {
    */
   size_t reason;
 } rk_failed;
+
+/**
+ * A change by hand that has ended.
+ */
+typedef struct rk_edited {
+  /**
+   * The revision of the write; if nothing had to be or could be written, that at which it was so.
+   */
+  uint64_t revision;
+  /**
+   * How many of the values belong to it, and as many of the bytes, one of RK_FATE_* for each: the values to record, in their
+   * order, then those that were picked, then those to free.
+   */
+  size_t values;
+  /**
+   * Whether all was done that can be. Otherwise nothing was, as one of the values could not be changed; the fates of the
+   * others say what they would have been.
+   */
+  bool is_done;
+} rk_edited;
 
 /**
  * The data of an outcome; rk_finished.outcome determines which member is valid.
@@ -1584,6 +1709,10 @@ typedef union rk_outcome_data {
    */
   struct rk_failed failed;
   /**
+   * RK_OUTCOME_EDITED.
+   */
+  struct rk_edited edited;
+  /**
    * Room for a kind that comes later.
    */
   uint64_t reserved[8];
@@ -1606,6 +1735,62 @@ typedef struct rk_finished {
    */
   union rk_outcome_data data;
 } rk_finished;
+
+/**
+ * A change by hand: what an operator allocates, releases, carries out as planned, or takes back. It is written only if no
+ * Service has been written after the list.
+ */
+typedef struct rk_edit {
+  /**
+   * One of RK_EDIT_*.
+   */
+  uint32_t kind;
+  /**
+   * How many values to record beside those of set, chosen by the strategy. None of them is in use.
+   */
+  uint32_t pick;
+  /**
+   * The values to record.
+   */
+  const struct rk_value *set;
+  /**
+   * How many.
+   */
+  size_t set_len;
+  /**
+   * The values to free.
+   */
+  const struct rk_value *clear;
+  /**
+   * How many.
+   */
+  size_t clear_len;
+  /**
+   * The values that Services use, in the form of rk_allocator_snapshot: RK_VALUES_IN_USE of a report.
+   */
+  const uint8_t *in_use;
+  /**
+   * How many bytes.
+   */
+  size_t in_use_len;
+  /**
+   * The revision at which Services were listed, from the etcd of the range.
+   */
+  uint64_t listed;
+  /**
+   * With RK_EDIT_PLAN and RK_EDIT_UNDO the revision from which on a value to free has to be recorded without a break.
+   */
+  uint64_t since;
+  /**
+   * The store of rk_known as it was before Services were listed. A committer that knows of no store yet has to read first: it
+   * cannot notice that the store was another one then.
+   */
+  uint32_t store;
+  /**
+   * Whether nothing is written: the outcome says what would be done. Nothing is picked.
+   */
+  bool dry_run;
+} rk_edit;
 
 /**
  * A CIDR of a ServiceCIDR object: which addresses it has, and in which order they are tried. rk_service_cidr_parse writes
@@ -1987,6 +2172,24 @@ typedef struct rk_service_cidr_description {
    */
   uint32_t static_band;
 } rk_service_cidr_description;
+
+/**
+ * A value that a Service claims.
+ */
+typedef struct rk_claim {
+  /**
+   * The value.
+   */
+  struct rk_value value;
+  /**
+   * The Service, by its place in the batch: 0 is the first.
+   */
+  uint64_t service;
+  /**
+   * 0. Room for a field that comes later: the struct never becomes longer.
+   */
+  uint64_t reserved[2];
+} rk_claim;
 
 #ifdef __cplusplus
 extern "C" {
@@ -2406,8 +2609,9 @@ rk_result rk_committer_written(const struct rk_committer *committer,
  * again, until the step is to wait or to do nothing; poll also after each call that submits, cancels, abandons or
  * handles something.
  *
- * RK_STEP_FINISHED is repeated until the outcomes are fetched. A request (RK_STEP_READ, RK_STEP_SWAP,
- * RK_STEP_CONFIRM) ends by an event, RK_EVENT_HELD to RK_EVENT_REFUSED; until then there is no other.
+ * RK_STEP_FINISHED is repeated until the outcomes are fetched. A request (RK_STEP_READ, RK_STEP_READ_AT, RK_STEP_SWAP,
+ * RK_STEP_CONFIRM) ends by an event, RK_EVENT_HELD to RK_EVENT_REFUSED, RK_EVENT_PAST or RK_EVENT_COMPACTED; until then there
+ * is no other.
  */
 RK_MUST_CHECK
 rk_result rk_committer_poll(const struct rk_committer *committer,
@@ -2458,6 +2662,19 @@ rk_result rk_committer_finished(const struct rk_committer *committer,
                                 uint8_t *bytes,
                                 size_t bytes_capacity,
                                 size_t *n);
+
+/**
+ * Submits a change by hand and writes its ticket. It ends by RK_OUTCOME_EDITED, or fails with RK_RESULT_NOT_IN_RANGE,
+ * RK_RESULT_FULL, RK_RESULT_STALE_LIST, RK_RESULT_SERVICES_WRITTEN, RK_RESULT_OTHER_STORE and as any operation.
+ *
+ * On failure nothing is submitted.
+ */
+RK_MUST_CHECK
+rk_result rk_committer_submit_edit(const struct rk_committer *committer,
+                                   const struct rk_edit *edit,
+                                   uint64_t deadline,
+                                   uint64_t *ticket,
+                                   struct rk_error *error);
 
 /**
  * Returns a reason as text, such as "ClusterIPNotAllocated" in kube-apiserver's Events; "Unknown" for any other
@@ -3142,13 +3359,15 @@ rk_result rk_report_runs(const struct rk_report *report,
                          uint64_t *next_offset);
 
 /**
- * Writes the repaired bitmap at place `range`, in the form of rk_allocator_snapshot.
+ * Writes a set of values, RK_VALUES_*, of the bitmap at place `range`, in the form of rk_allocator_snapshot. RK_VALUES_NEXT is
+ * what a repair stores.
  *
- * RK_RESULT_INVALID_ARGUMENT if no bitmap at that place was compared with the Services.
+ * RK_RESULT_INVALID_ARGUMENT if there is no bitmap at that place.
  */
 RK_MUST_CHECK
 rk_result rk_report_snapshot(const struct rk_report *report,
                              size_t range,
+                             uint32_t values,
                              uint8_t *buffer,
                              size_t capacity,
                              size_t *len);
@@ -3216,6 +3435,20 @@ RK_MUST_CHECK
 rk_result rk_service_cidr_value_at(const struct rk_service_cidr *cidr,
                                    uint64_t offset,
                                    struct rk_value *value);
+
+/**
+ * Writes a page of the values that the Services of a batch claim, as an audit takes them for theirs: in the order of Services, the
+ * addresses of each first. A value comes twice if a Service has it twice.
+ *
+ * Cost: linear in the batch for each page.
+ */
+RK_MUST_CHECK
+rk_result rk_services_claims(const struct rk_services *batch,
+                             size_t from,
+                             struct rk_claim *claims,
+                             size_t capacity,
+                             size_t *n,
+                             struct rk_error *error);
 
 /**
  * Parses an address as Kubernetes does, leniently: leading zeros are decimal, and an IPv4-mapped IPv6 address is the

@@ -32,6 +32,7 @@ impl Store {
     fn perform(&mut self, request: Request) -> (bool, Option<Vec<u8>>) {
         match request {
             Request::Read => (false, None),
+            Request::ReadAt { .. } => unreachable!("nothing is edited by hand"),
             Request::Confirm { guard } => (guard == self.state, None),
             Request::Swap { guard, mut value, .. } => {
                 let held = guard == self.state;

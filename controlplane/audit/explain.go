@@ -2,7 +2,6 @@ package audit
 
 import (
 	"fmt"
-	"math"
 	"net/netip"
 	"slices"
 	"strings"
@@ -95,7 +94,11 @@ func (a *Audit) Explain(value rangekeeper.Value) (*Explanation, error) {
 			e.Unknown = append(e.Unknown, u)
 		}
 	}
-	e.Services = append([]string{}, Users(a.state)[value]...)
+	users, err := Users(a.state)
+	if err != nil {
+		return nil, err
+	}
+	e.Services = append([]string{}, users[value]...)
 	e.Findings = a.findingsAbout(e.Value)
 	leaked := slices.ContainsFunc(a.report.Leaks, func(l Leak) bool { return l.Value == e.Value })
 	isUnseen := e.RangeUnknown || slices.ContainsFunc(e.Places, func(p Place) bool { return p.Allocated == nil })
@@ -196,29 +199,4 @@ func (a *Audit) findingsAbout(value string) []Finding {
 func around(cidr string, value rangekeeper.Value) bool {
 	prefix, err := netip.ParsePrefix(cidr)
 	return err == nil && prefix.Contains(value.Addr())
-}
-
-// Users returns the namespace/name of the Services that use each value.
-func Users(state *clusterstate.State) map[rangekeeper.Value][]string {
-	all := make(map[rangekeeper.Value][]string)
-	for i := range state.Services {
-		s := &state.Services[i]
-		name := s.Namespace + "/" + s.Name
-		add := func(value rangekeeper.Value) {
-			if users := all[value]; len(users) == 0 || users[len(users)-1] != name {
-				all[value] = append(users, name)
-			}
-		}
-		for _, text := range clusterIPs(s) {
-			if value, err := rangekeeper.ParseValue(text); err == nil && !value.IsPort() {
-				add(value)
-			}
-		}
-		for port := range clusterstate.NodePorts(s) {
-			if port > 0 && port <= math.MaxUint16 {
-				add(rangekeeper.PortValue(uint16(port)))
-			}
-		}
-	}
-	return all
 }

@@ -37,9 +37,13 @@ func (a *Audit) Maps() ([]occupancy.Map, error) {
 }
 
 // NameValues names the values in maps that Maps returned: those in use with their Services, and the leaked ones.
-func (a *Audit) NameValues(maps []occupancy.Map) {
+func (a *Audit) NameValues(maps []occupancy.Map) error {
+	users, err := Users(a.state)
+	if err != nil {
+		return err
+	}
 	texts := map[rangekeeper.Value]string{}
-	for value, services := range Users(a.state) {
+	for value, services := range users {
 		texts[value] = strings.Join(services, ", ")
 	}
 	for _, leak := range a.report.Leaks {
@@ -62,6 +66,7 @@ func (a *Audit) NameValues(maps []occupancy.Map) {
 		}
 		slices.SortFunc(m.Users, func(a, b occupancy.User) int { return cmp.Compare(a.Offset, b.Offset) })
 	}
+	return nil
 }
 
 // first returns the value at offset 0 of a range that is not empty.

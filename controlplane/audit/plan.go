@@ -338,7 +338,7 @@ func (a *Audit) Core() *rangekeeper.Report { return a.core }
 
 // encode puts the repaired bitmap into a copy of the stored object.
 func (a *Audit) encode(index int) ([]byte, error) {
-	data, err := a.core.Snapshot(index, nil)
+	data, err := a.core.Snapshot(index, rangekeeper.ValuesNext, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ func TestConditions(t *testing.T) {
 			must(s.Release(ctx, one.Value, one.Owner()))
 		}, true},
 		{"a fence", func(ctx context.Context, s *server) {
-			must(s.client.Do(ctx, etcdstore.FenceOp(faultKey)))
+			must(s.client.Do(ctx, clientv3.OpDelete(etcdstore.WitnessKey(faultKey))))
 		}, false},
 		{"the key was deleted, and created by a store", func(ctx context.Context, s *server) {
 			must(s.client.Delete(ctx, faultKey))
@@ -49,7 +49,7 @@ func TestConditions(t *testing.T) {
 			}
 		}, false},
 		{"a fence, and another allocation", func(ctx context.Context, s *server) {
-			must(s.client.Do(ctx, etcdstore.FenceOp(faultKey)))
+			must(s.client.Do(ctx, clientv3.OpDelete(etcdstore.WitnessKey(faultKey))))
 			must(s.AllocateNext(ctx))
 		}, false},
 	} {
@@ -58,7 +58,7 @@ func TestConditions(t *testing.T) {
 			defer cancel()
 			client := etcdtest.StartCluster(t, 1).Client()
 			s := startServer(t, client)
-			must(client.Do(ctx, etcdstore.FenceOp(faultKey))) // an earlier one
+			must(client.Do(ctx, clientv3.OpDelete(etcdstore.WitnessKey(faultKey)))) // an earlier one
 			mine := must(s.AllocateNext(ctx))
 			c.event(ctx, s)
 			if written := writeService(ctx, client, mine); written != c.holds {
@@ -96,7 +96,7 @@ func TestConditionsOfManyValues(t *testing.T) {
 		t.Error("the values are allocated")
 	}
 	// A fence between the allocations concerns the first of them only.
-	must(client.Do(ctx, etcdstore.FenceOp(faultKey)))
+	must(client.Do(ctx, clientv3.OpDelete(etcdstore.WitnessKey(faultKey))))
 	all = append(all, must(store.AllocateNext(ctx)))
 	if write() {
 		t.Error("a pass may have cleaned the first values")

@@ -9,6 +9,11 @@
 //! assert_eq!(dns.node_ports().collect::<Vec<_>>(), [30_053]);
 //! ```
 
+use std::net::IpAddr;
+
+use crate::address::parse_address;
+use crate::any::AnyValue;
+
 /// The fields of a Service that concern ranges, borrowed from the caller.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Service<'a> {
@@ -49,6 +54,19 @@ impl<'a> Service<'a> {
         }
     }
 
+    /// The addresses among [`cluster_ip_texts`](Self::cluster_ip_texts); the other texts are faults of the Service.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + Clone + '_ {
+        self.cluster_ip_texts().iter().filter_map(|text| parse_address(text))
+    }
+
+    /// The values that this Service claims: its addresses, then its node ports. A value may come twice.
+    ///
+    /// Cost: that of [`node_ports`](Self::node_ports).
+    pub fn claims(&self) -> impl Iterator<Item = AnyValue> + '_ {
+        let ports = self.node_ports().filter_map(|port| u16::try_from(port).ok());
+        self.addresses().map(AnyValue::Address).chain(ports.map(AnyValue::Port))
+    }
+
     /// The node ports that this Service claims, in order; a port that it claims twice is returned twice.
     ///
     /// A port that is listed with several protocols is claimed once; each repetition of a protocol claims it again. The
@@ -66,5 +84,33 @@ impl<'a> Service<'a> {
         let mut same = self.ports.iter().filter(|port| port.node_port == health).peekable();
         let health_claimed = health != 0 && (same.peek().is_none() || same.any(|port| port.protocol == "TCP"));
         listed.map(|(_, port)| port.node_port).chain(health_claimed.then_some(health))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `spec.clusterIP`, `spec.clusterIPs`, node ports, and the claims.
+    type Row = (&'static str, &'static [&'static str], &'static [i32], &'static [&'static str]);
+
+    #[test]
+    fn damaged_services_claim_what_a_repair_takes_for_theirs() {
+        let rows: &[Row] = &[
+            ("10.0.0.7", &["10.0.0.7", "fd00::7"], &[30_001], &["10.0.0.7", "fd00::7", "30001"]),
+            ("10.0.0.7", &[], &[], &["10.0.0.7"]),
+            // Without the first field the second one does not count.
+            ("", &["10.0.0.7"], &[30_001], &["30001"]),
+            ("None", &["None"], &[], &[]),
+            ("10.0.0.7", &["10.0.0.8"], &[], &["10.0.0.8"]),
+            ("10.0.0", &["10.0.0", "::ffff:10.0.0.9", "010.0.0.1"], &[], &["10.0.0.9", "10.0.0.1"]),
+            ("", &[], &[0, -1, 65_536, 65_535], &["65535"]),
+        ];
+        for (cluster_ip, cluster_ips, ports, expected) in rows {
+            let ports: Vec<_> = ports.iter().map(|port| ServicePort { protocol: "TCP", node_port: *port }).collect();
+            let service = Service { cluster_ip, cluster_ips, ports: &ports, ..Service::default() };
+            let claims: Vec<_> = service.claims().map(|claim| claim.to_string()).collect();
+            assert_eq!(claims, *expected, "{service:?}");
+        }
     }
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"testing"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	svctest "k8s.io/kubernetes/pkg/api/service/testing"
@@ -22,14 +23,14 @@ const (
 // intrusions are what may happen between an allocation and the write of its Service, so that another Service can have the value.
 var intrusions = map[string]func(t *testing.T, c *cluster){
 	"a repair pass has begun to list Services": func(t *testing.T, c *cluster) {
-		must(c.etcd.Do(t.Context(), etcdstore.FenceOp(portsKey)))
+		must(c.etcd.Do(t.Context(), clientv3.OpDelete(etcdstore.WitnessKey(portsKey))))
 	},
 	"a repair pass has begun, and others have allocated since": func(t *testing.T, c *cluster) {
-		must(c.etcd.Do(t.Context(), etcdstore.FenceOp(portsKey)))
+		must(c.etcd.Do(t.Context(), clientv3.OpDelete(etcdstore.WitnessKey(portsKey))))
 		must(c.etcd.Put(t.Context(), etcdstore.WitnessKey(portsKey), ""))
 	},
 	"etcd was restored to a state without the allocation": func(t *testing.T, c *cluster) {
-		must(c.etcd.Do(t.Context(), etcdstore.FenceOp(portsKey))) // there was no witness then
+		must(c.etcd.Do(t.Context(), clientv3.OpDelete(etcdstore.WitnessKey(portsKey)))) // there was no witness then
 	},
 }
 
@@ -148,7 +149,7 @@ func TestWithoutValues(t *testing.T) {
 	c := start(t, nil)
 	created := must(c.create(request(t), nodePort("a"), nil))
 	created.Labels = map[string]string{"a": "b"}
-	_, err := c.update(request(t), created, func(*api.Service) { must(c.etcd.Do(t.Context(), etcdstore.FenceOp(portsKey))) })
+	_, err := c.update(request(t), created, func(*api.Service) { must(c.etcd.Do(t.Context(), clientv3.OpDelete(etcdstore.WitnessKey(portsKey)))) })
 	if err != nil {
 		t.Error(err)
 	}

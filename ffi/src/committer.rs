@@ -10,9 +10,10 @@ use rangekeeper_core::commit::{Committer, Config, Event, Known, Outcome, Replace
 use crate::allocator;
 use crate::committer_input::{events, operations, rk_event, rk_operation};
 use crate::committer_output::{
-    Outcomes, RK_STEP_CONFIRM, RK_STEP_FINISHED, RK_STEP_IDLE, RK_STEP_READ, RK_STEP_STOP_WATCH, RK_STEP_SWAP,
-    RK_STEP_WAIT, RK_STEP_WATCH, RK_WITNESS_DELETE, RK_WITNESS_KEEP, RK_WITNESS_PUT, nanoseconds, rk_finished, rk_step,
-    rk_step_confirm, rk_step_data, rk_step_finished, rk_step_swap, rk_step_wait, rk_step_watch,
+    Outcomes, RK_STEP_CONFIRM, RK_STEP_FINISHED, RK_STEP_IDLE, RK_STEP_READ, RK_STEP_READ_AT, RK_STEP_STOP_WATCH,
+    RK_STEP_SWAP, RK_STEP_WAIT, RK_STEP_WATCH, RK_WITNESS_DELETE, RK_WITNESS_KEEP, RK_WITNESS_PUT, nanoseconds,
+    rk_finished, rk_step, rk_step_confirm, rk_step_data, rk_step_finished, rk_step_read_at, rk_step_swap, rk_step_wait,
+    rk_step_watch,
 };
 use crate::error::{Failure, Named, rk_error};
 use crate::guard::{guard, guard_error, guard_or};
@@ -68,6 +69,9 @@ impl State {
             Step::Watch { from } => (RK_STEP_WATCH, rk_step_data { watch: rk_step_watch { from } }),
             Step::StopWatch => (RK_STEP_STOP_WATCH, none),
             Step::Send(Request::Read) => (RK_STEP_READ, none),
+            Step::Send(Request::ReadAt { revision }) => {
+                (RK_STEP_READ_AT, rk_step_data { read_at: rk_step_read_at { revision } })
+            }
             Step::Send(Request::Confirm { guard }) => {
                 (RK_STEP_CONFIRM, rk_step_data { confirm: rk_step_confirm { guard: guard.into() } })
             }
@@ -90,7 +94,8 @@ impl State {
     }
 
     fn handle(&mut self, event: Event<'_>, now: Duration) {
-        let ends_request = matches!(event, Event::Answered { .. } | Event::Unknown | Event::Refused(_));
+        let ends_request =
+            matches!(event, Event::Answered { .. } | Event::Unknown | Event::Refused(_) | Event::Compacted);
         self.committer.handle(event, now);
         if ends_request && let Some(value) = self.swap.take() {
             self.committer.reuse(value);
@@ -279,8 +284,9 @@ pub unsafe extern "C" fn rk_committer_written(
 /// again, until the step is to wait or to do nothing; poll also after each call that submits, cancels, abandons or
 /// handles something.
 ///
-/// RK_STEP_FINISHED is repeated until the outcomes are fetched. A request (RK_STEP_READ, RK_STEP_SWAP,
-/// RK_STEP_CONFIRM) ends by an event, RK_EVENT_HELD to RK_EVENT_REFUSED; until then there is no other.
+/// RK_STEP_FINISHED is repeated until the outcomes are fetched. A request (RK_STEP_READ, RK_STEP_READ_AT, RK_STEP_SWAP,
+/// RK_STEP_CONFIRM) ends by an event, RK_EVENT_HELD to RK_EVENT_REFUSED, RK_EVENT_PAST or RK_EVENT_COMPACTED; until then there
+/// is no other.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_poll(committer: *const rk_committer, now: u64, step: *mut rk_step) -> rk_result {

@@ -37,6 +37,10 @@ pub const RK_EVENT_WATCHED: u32 = 6;
 pub const RK_EVENT_WATCH_ENDED: u32 = 7;
 /// The watch has ended, and changes that it has not reported are compacted.
 pub const RK_EVENT_WATCH_FAILED: u32 = 8;
+/// The store has answered RK_STEP_READ_AT: data.current, with the key as it was.
+pub const RK_EVENT_PAST: u32 = 9;
+/// The store no longer has the state that RK_STEP_READ_AT asks for.
+pub const RK_EVENT_COMPACTED: u32 = 10;
 
 /// An operation to be submitted.
 #[repr(C)]
@@ -127,7 +131,7 @@ pub struct rk_event {
 pub union rk_event_data {
     /// RK_EVENT_HELD.
     pub held: rk_header,
-    /// RK_EVENT_CURRENT.
+    /// RK_EVENT_CURRENT and RK_EVENT_PAST.
     pub current: rk_current,
     /// RK_EVENT_REFUSED.
     pub refused: rk_refused,
@@ -147,7 +151,7 @@ pub struct rk_header {
     pub raft_term: u64,
 }
 
-/// An answer that brings the current key.
+/// An answer that brings the key.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_current {
@@ -256,13 +260,14 @@ pub(crate) unsafe fn events<'a>(scope: &'a Scope, event: &rk_event) -> Result<Ve
             // SAFETY: written, as promised; any numbers are a valid member.
             Event::Answered { header: unsafe { event.data.held }.into(), answer: Answer::Held }
         }
-        RK_EVENT_CURRENT => {
+        kind @ (RK_EVENT_CURRENT | RK_EVENT_PAST) => {
             // SAFETY: as above.
             let rk_current { header, key } = unsafe { event.data.current };
             // SAFETY: as promised to this function.
             let value = unsafe { slice(scope, key.value, key.value_len)? };
-            let current = (key.state.version != 0).then_some(KeyValue { state: key.state.into(), value });
-            Event::Answered { header: header.into(), answer: Answer::Current(current) }
+            let key = (key.state.version != 0).then_some(KeyValue { state: key.state.into(), value });
+            let answer = if kind == RK_EVENT_PAST { Answer::Past(key) } else { Answer::Current(key) };
+            Event::Answered { header: header.into(), answer }
         }
         RK_EVENT_UNKNOWN => Event::Unknown,
         RK_EVENT_REFUSED => {
@@ -271,6 +276,7 @@ pub(crate) unsafe fn events<'a>(scope: &'a Scope, event: &rk_event) -> Result<Ve
             // SAFETY: as promised to this function.
             Event::Refused(unsafe { text(scope, reason, reason_len)? })
         }
+        RK_EVENT_COMPACTED => Event::Compacted,
         RK_EVENT_RECONNECTED => Event::Reconnected,
         RK_EVENT_WATCHED => {
             // SAFETY: as above.

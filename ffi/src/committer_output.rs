@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use rangekeeper_core::allocator::{AllocateError, BatchError};
-use rangekeeper_core::commit::{Deferral, Failure, Finished, Outcome};
+use rangekeeper_core::commit::{Deferral, Edited, Failure, Finished, Outcome};
 
 use crate::committer_input::rk_key_state;
+use crate::edit::fate_number;
 use crate::range::ValueRange;
 use crate::result::rk_result;
 use crate::value::{Value, rk_value};
@@ -27,6 +28,8 @@ pub const RK_STEP_FINISHED: u32 = 5;
 pub const RK_STEP_WATCH: u32 = 6;
 /// End the watch. Report none of its events after that.
 pub const RK_STEP_STOP_WATCH: u32 = 7;
+/// Read the key as it was at the revision of data.read_at.
+pub const RK_STEP_READ_AT: u32 = 8;
 
 /// The caller owns the values of data.allocated.
 pub const RK_OUTCOME_ALLOCATED: u32 = 1;
@@ -45,6 +48,8 @@ pub const RK_OUTCOME_FAILED: u32 = 7;
 /// The outcome is unknown: the operation may have taken effect, or may do so later. Values that it may have allocated
 /// must not be used.
 pub const RK_OUTCOME_UNKNOWN: u32 = 8;
+/// The change by hand was made as far as its kind lets it, or not at all: data.edited.
+pub const RK_OUTCOME_EDITED: u32 = 9;
 
 /// The history of the value since the as-of revision is unknown.
 pub const RK_DEFERRAL_HISTORY_MISSING: u32 = 1;
@@ -75,6 +80,8 @@ pub union rk_step_data {
     pub finished: rk_step_finished,
     /// RK_STEP_WATCH.
     pub watch: rk_step_watch,
+    /// RK_STEP_READ_AT.
+    pub read_at: rk_step_read_at,
     /// Room for a kind that comes later.
     pub reserved: [u64; 8],
 }
@@ -137,6 +144,14 @@ pub struct rk_step_watch {
     pub from: u64,
 }
 
+/// A read of the past.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_step_read_at {
+    /// The revision.
+    pub revision: u64,
+}
+
 /// An operation that has ended.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -167,6 +182,8 @@ pub union rk_outcome_data {
     pub repaired: rk_repaired,
     /// RK_OUTCOME_FAILED.
     pub failed: rk_failed,
+    /// RK_OUTCOME_EDITED.
+    pub edited: rk_edited,
     /// Room for a kind that comes later.
     pub reserved: [u64; 8],
 }
@@ -233,13 +250,27 @@ pub struct rk_repaired {
     pub changed: u32,
 }
 
+/// A change by hand that has ended.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_edited {
+    /// The revision of the write; if nothing had to be or could be written, that at which it was so.
+    pub revision: u64,
+    /// How many of the values belong to it, and as many of the bytes, one of RK_FATE_* for each: the values to record, in their
+    /// order, then those that were picked, then those to free.
+    pub values: usize,
+    /// Whether all was done that can be. Otherwise nothing was, as one of the values could not be changed; the fates of the
+    /// others say what they would have been.
+    pub is_done: bool,
+}
+
 /// An operation that has failed.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_failed {
     /// The reason.
     pub result: rk_result,
-    /// Which request of an allocation failed; else 0.
+    /// Which request of an allocation, or value of an edit, failed; else 0.
     pub request: u32,
     /// How many of the values belong to it: 1, the value that could not be allocated, if the request named one; else 0.
     pub values: usize,
@@ -305,6 +336,13 @@ impl Outcomes {
                 let repaired = rk_repaired { set, cleared, changed: repaired.changed };
                 (RK_OUTCOME_REPAIRED, rk_outcome_data { repaired })
             }
+            Outcome::Edited(Edited { revision, is_done, values }) => {
+                let (values, fates): (Vec<_>, Vec<_>) = values.into_iter().unzip();
+                let fates: Vec<u8> = fates.into_iter().map(fate_number).collect();
+                self.add_bytes(&fates);
+                let edited = rk_edited { revision, values: self.add_values(&values), is_done };
+                (RK_OUTCOME_EDITED, rk_outcome_data { edited })
+            }
             Outcome::Failed(failure) => (RK_OUTCOME_FAILED, rk_outcome_data { failed: self.add_failure(failure) }),
             // Nothing belongs to it; the bytes are written nevertheless.
             Outcome::Unknown => (RK_OUTCOME_UNKNOWN, rk_outcome_data { allocated: rk_allocated::default() }),
@@ -353,6 +391,8 @@ impl Outcomes {
                 rk_result::RangeInUse
             }
             Failure::StaleList { .. } => rk_result::StaleList,
+            Failure::ServicesWritten { .. } => rk_result::ServicesWritten,
+            Failure::OtherStore => rk_result::OtherStore,
             Failure::DeadlineExceeded => rk_result::DeadlineExceeded,
             Failure::Cancelled => rk_result::Cancelled,
             _ => rk_result::InvalidArgument,

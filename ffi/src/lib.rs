@@ -15,6 +15,7 @@ mod bootstrap;
 mod committer;
 mod committer_input;
 mod committer_output;
+mod edit;
 mod error;
 mod finding;
 mod guard;

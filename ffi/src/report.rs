@@ -4,9 +4,7 @@ use std::cell::OnceCell;
 use std::ffi::c_char;
 
 use rangekeeper_core::any::AnyValue;
-use rangekeeper_core::audit::{
-    BitmapReport, Leak, Offsets, RangeReport, RecordRepairError, RepairOutcome, Report, Values,
-};
+use rangekeeper_core::audit::{Leak, Offsets, RangeReport, RecordRepairError, RepairOutcome, Report, Values};
 use rangekeeper_core::finding::Severity;
 
 use crate::error::{Failure, Named, rk_error};
@@ -166,15 +164,6 @@ impl rk_report {
     pub(crate) fn new(report: Report) -> Self {
         let sets = report.ranges.iter().map(|_| Default::default()).collect();
         Self(Handle::new(Found { report, leaks: OnceCell::new(), sets }))
-    }
-
-    /// Works on the result for the bitmap at this place.
-    pub(crate) fn with_bitmap<R>(
-        &self,
-        range: usize,
-        work: impl FnOnce(&BitmapReport) -> Result<R, rk_result>,
-    ) -> Result<R, rk_result> {
-        self.0.with(|found| work(found.report.bitmap(range).ok_or(rk_result::InvalidArgument)?))
     }
 }
 
@@ -564,14 +553,16 @@ pub unsafe extern "C" fn rk_report_runs(
     })
 }
 
-/// Writes the repaired bitmap at place `range`, in the form of rk_allocator_snapshot.
+/// Writes a set of values, RK_VALUES_*, of the bitmap at place `range`, in the form of rk_allocator_snapshot. RK_VALUES_NEXT is
+/// what a repair stores.
 ///
-/// RK_RESULT_INVALID_ARGUMENT if no bitmap at that place was compared with the Services.
+/// RK_RESULT_INVALID_ARGUMENT if there is no bitmap at that place.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_snapshot(
     report: *const rk_report,
     range: usize,
+    values: u32,
     buffer: *mut u8,
     capacity: usize,
     len: *mut usize,
@@ -579,7 +570,10 @@ pub unsafe extern "C" fn rk_report_snapshot(
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let (report, buffer) = unsafe { (borrow(scope, report)?, Buffer::new(scope, buffer, capacity, len)?) };
-        report.with_bitmap(range, |bitmap| buffer.write(bitmap.next().snapshot()))
+        report.0.with(|found| match found.offsets(range, values)? {
+            Offsets::Bitmap(bitmap) => buffer.write(bitmap.snapshot()),
+            Offsets::List(_) => Err(rk_result::InvalidArgument),
+        })
     })
 }
 

@@ -61,6 +61,10 @@ pub enum rk_result {
     Unreadable = 55,
     /// A repair would replace a stored range that Services need as it is.
     RangeInUse = 56,
+    /// A Service was written after those of an edit were listed.
+    ServicesWritten = 57,
+    /// The Services of an edit were listed in another store, or before it was restored.
+    OtherStore = 58,
     /// A text is not JSON, or not of the documented form.
     InvalidJson = 64,
     /// A configuration cannot be used, or a question about a plan has no answer.
@@ -69,7 +73,7 @@ pub enum rk_result {
 
 impl rk_result {
     /// Every code.
-    pub(crate) const ALL: [Self; 29] = [
+    pub(crate) const ALL: [Self; 31] = [
         Self::Ok,
         Self::NullPointer,
         Self::BufferTooSmall,
@@ -97,6 +101,8 @@ impl rk_result {
         Self::NoSwap,
         Self::Unreadable,
         Self::RangeInUse,
+        Self::ServicesWritten,
+        Self::OtherStore,
         Self::InvalidJson,
         Self::InvalidConfig,
     ];
@@ -130,6 +136,8 @@ impl rk_result {
             Self::NoSwap => c"NO_SWAP",
             Self::Unreadable => c"UNREADABLE",
             Self::RangeInUse => c"RANGE_IN_USE",
+            Self::ServicesWritten => c"SERVICES_WRITTEN",
+            Self::OtherStore => c"OTHER_STORE",
             Self::InvalidJson => c"INVALID_JSON",
             Self::InvalidConfig => c"INVALID_CONFIG",
         }

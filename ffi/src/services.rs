@@ -9,9 +9,11 @@ use std::fmt::{self, Display, Formatter};
 use rangekeeper_core::ipaddress::IpAddressObject;
 use rangekeeper_core::service::{Service, ServicePort};
 
-use crate::error::{Failure, Named};
+use crate::error::{Failure, Named, rk_error};
+use crate::guard::guard_error;
 use crate::result::rk_result;
-use crate::scope::{Scope, borrow, slice};
+use crate::scope::{Array, Out, Scope, borrow, slice};
+use crate::value::rk_value;
 
 /// As the length of an entry: its text is that of the entry before, and has no bytes in rk_batch.text.
 pub const RK_SAME_TEXT: u32 = 0xffff_ffff;
@@ -67,6 +69,18 @@ pub struct rk_services {
 pub struct rk_service_names {
     /// The names.
     pub batch: rk_batch,
+}
+
+/// A value that a Service claims.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_claim {
+    /// The value.
+    pub value: rk_value,
+    /// The Service, by its place in the batch: 0 is the first.
+    pub service: u64,
+    /// 0. Room for a field that comes later: the struct never becomes longer.
+    pub reserved: [u64; 2],
 }
 
 /// A batch of IPAddress objects, which rk_ip_addresses_add writes. The words of an object are the low and high half of
@@ -410,4 +424,35 @@ pub(crate) unsafe fn ip_addresses<'a>(
             parent_name: rest.text(parent_name)?,
         })
     })
+}
+
+/// Writes a page of the values that the Services of a batch claim, as an audit takes them for theirs: in the order of Services, the
+/// addresses of each first. A value comes twice if a Service has it twice.
+///
+/// Cost: linear in the batch for each page.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_services_claims(
+    batch: *const rk_services,
+    from: usize,
+    claims: *mut rk_claim,
+    capacity: usize,
+    n: *mut usize,
+    error: *mut rk_error,
+) -> rk_result {
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, |scope| {
+            let services = Services::new(scope, batch)?;
+            let claims = Array::new(scope, claims, capacity).named("claims")?;
+            let n = Out::new(scope, n).named("n")?;
+            let (mut all, mut service) = (Vec::new(), 0);
+            services.for_each(|one| {
+                all.extend(one.claims().map(|value| rk_claim { value: value.into(), service, reserved: [0; 2] }));
+                service += 1;
+            })?;
+            n.write(claims.fill(all.into_iter().skip(from)));
+            Ok(())
+        })
+    }
 }

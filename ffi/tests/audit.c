@@ -139,7 +139,7 @@ int main(void) {
   CHECK_OK(rk_report_runs(report, 0, RK_VALUES_NEXT, false, 0, runs, 4, &n, &next));
   CHECK(n == 1 && runs[0].len == 252);
   uint8_t data[512];
-  CHECK_OK(rk_report_snapshot(report, 0, data, sizeof data, &len));
+  CHECK_OK(rk_report_snapshot(report, 0, RK_VALUES_NEXT, data, sizeof data, &len));
   CHECK(len == 1 && data[0] == 3);
   rk_offset_state state;
   CHECK_OK(rk_report_state(report, 0, AT(ipv4(0x0a000003)), &state));

@@ -213,7 +213,7 @@ int main(void) {
   CHECK_OK(rk_report_runs(report, 0, RK_VALUES_STORED, false, 0, runs, 4, &n, &next));
   CHECK(n == 2 && runs[0].len == 7 && same(runs[0].first, ipv4(0x0a000002)) && runs[1].len == 245);
   uint8_t data[1];
-  CHECK_RESULT(rk_report_snapshot(report, 0, data, sizeof data, &n), RK_RESULT_INVALID_ARGUMENT);
+  CHECK_RESULT(rk_report_snapshot(report, 0, RK_VALUES_NEXT, data, sizeof data, &n), RK_RESULT_INVALID_ARGUMENT);
   rk_offset_state state;
   CHECK_OK(rk_report_state(report, 0, AT(ipv4(0x0a000009)), &state));
   CHECK(state.stored && !state.in_use && !state.next);

@@ -79,17 +79,18 @@ static rk_key key_of(char **words, size_t n, uint8_t *value, size_t capacity) {
 }
 
 static void handle(char **words, size_t n) {
-  static const char *const kinds[] = {"", "held", "current", "unknown", "refused", "reconnected", "watched", "watch-ended", "watch-failed"};
+  static const char *const kinds[] = {"", "held", "current", "unknown", "refused", "reconnected", "watched", "watch-ended", "watch-failed", "past", "compacted"};
   uint8_t value[256];
   rk_key key = {{0, 0, 0}, NULL, 0};
   rk_header header = {1, n > 1 ? number(words[1]) : 0, 1};
   rk_event event = {.kind = RK_EVENT_HELD};
   while (strcmp(words[0], kinds[event.kind]) != 0) {
-    if (event.kind++ == RK_EVENT_WATCH_FAILED) fail("an unknown event");
+    if (event.kind++ == RK_EVENT_COMPACTED) fail("an unknown event");
   }
   switch (event.kind) {
   case RK_EVENT_HELD: event.data.held = header; break;
   case RK_EVENT_CURRENT:
+  case RK_EVENT_PAST:
     if (n > 2) key = key_of(words + 2, n - 2, value, sizeof value);
     event.data.current = (rk_current){header, key};
     break;
@@ -100,6 +101,39 @@ static void handle(char **words, size_t n) {
     break;
   }
   CHECK_OK(rk_committer_handle(committer, &event, now));
+}
+
+static const char *const edit_kinds[] = {"change", "force", "plan", "undo"};
+static const char *const fates[] = {"set", "cleared", "already-set", "already-clear", "in-use", "unused", "reallocated", "unsure"};
+
+/* Submits the edit of KIND LISTED SINCE and the lists of values that follow. */
+static void submit_edit(char **words, size_t n, uint64_t deadline, uint64_t *ticket) {
+  rk_range_description description;
+  rk_value set[8], clear[8];
+  uint8_t in_use[64] = {0};
+  rk_edit edit = {.kind = RK_EDIT_CHANGE, .set = set, .clear = clear, .in_use = in_use};
+  const char *list = "";
+  CHECK_OK(rk_range_describe(&range, &description));
+  edit.in_use_len = (description.size + 7) / 8;
+  while (strcmp(words[0], edit_kinds[edit.kind - RK_EDIT_CHANGE]) != 0) {
+    if (edit.kind++ == RK_EDIT_UNDO) fail("an unknown kind");
+  }
+  edit.listed = number(words[1]);
+  edit.since = number(words[2]);
+  for (size_t i = 3; i < n; i++) {
+    uint64_t of = number(words[i]);
+    rk_value value = rk_value_port((uint32_t)of);
+    uint32_t offset;
+    if (of == 0) list = words[i];
+    else if (strcmp(list, "set") == 0) set[edit.set_len++] = value;
+    else if (strcmp(list, "clear") == 0) clear[edit.clear_len++] = value;
+    else if (strcmp(list, "pick") == 0) edit.pick = (uint32_t)of;
+    else {
+      CHECK_OK(rk_range_offset_of(&range, &value, &offset));
+      in_use[edit.in_use_len - 1 - offset / 8] |= (uint8_t)(1u << offset % 8);
+    }
+  }
+  CHECK_OK(rk_committer_submit_edit(committer, &edit, deadline, ticket, NULL));
 }
 
 static void submit(char **words, size_t n) {
@@ -125,11 +159,15 @@ static void submit(char **words, size_t n) {
       requests[requests_len++] = strcmp(words[i], "any") == 0 ? rk_value_any() : rk_value_port((uint32_t)number(words[i]));
     }
     operation.data.allocate = (rk_allocate){requests_len};
-  } else {
+  } else if (strcmp(words[kind], "edit") != 0) {
     fail("an unknown operation");
   }
   CHECK(operations_len < 16);
   strncpy(operations[operations_len].name, words[0], 15);
+  if (strcmp(words[kind], "edit") == 0) {
+    submit_edit(words + kind + 1, n - kind - 1, operation.deadline, &operations[operations_len++].ticket);
+    return;
+  }
   CHECK_OK(rk_committer_submit(committer, &operation, 1, requests, requests_len, &operations[operations_len++].ticket, NULL));
 }
 
@@ -139,6 +177,8 @@ static const char *failure(rk_result result) {
   case RK_RESULT_ALREADY_ALLOCATED: return "in-use";
   case RK_RESULT_NOT_INITIALISED: return "not-initialised";
   case RK_RESULT_REFUSED: return "refused";
+  case RK_RESULT_SERVICES_WRITTEN: return "services-written";
+  case RK_RESULT_OTHER_STORE: return "other-store";
   case RK_RESULT_DEADLINE_EXCEEDED: return "deadline";
   case RK_RESULT_CANCELLED: return "cancelled";
   default: return rk_result_name(result);
@@ -175,6 +215,10 @@ static void append_finished(void) {
       bytes += all[i].data.read.bytes;
       break;
     case RK_OUTCOME_CREATED: append(all[i].data.created.created ? "created" : "exists"); break;
+    case RK_OUTCOME_EDITED:
+      append("%s %u", all[i].data.edited.is_done ? "edited" : "not-edited", (unsigned)all[i].data.edited.revision);
+      for (size_t v = 0; v < all[i].data.edited.values; v++) append(" %u %s", (unsigned)values++->low, fates[*bytes++]);
+      break;
     case RK_OUTCOME_FAILED:
       append("failed %s", failure(all[i].data.failed.result));
       values += all[i].data.failed.values;
@@ -196,6 +240,7 @@ static void poll(const char *expected) {
     now = step.data.wait.until;
     break;
   case RK_STEP_READ: append("read"); break;
+  case RK_STEP_READ_AT: append("read-at %u", (unsigned)step.data.read_at.revision); break;
   case RK_STEP_SWAP:
     append("swap ");
     append_state(&step.data.swap.guard);

@@ -349,6 +349,16 @@ static void batches(const rk_audit *a) {
   CHECK_INVALID(rk_audit_observe_services(a, NULL, &services, NULL));
   CHECK_NULL(rk_audit_observe_services(NULL, NULL, &services, NULL));
   CHECK_NULL(rk_audit_observe_services(a, NULL, NULL, NULL));
+  rk_claim claims[2];
+  size_t n = 77;
+  CHECK_INVALID(rk_services_claims(&services, 0, claims, 2, &n, NULL));
+  CHECK_NULL(rk_services_claims(NULL, 0, claims, 2, &n, NULL));
+  services = (rk_services){{0}};
+  CHECK_NULL(rk_services_claims(&services, 0, NULL, 2, &n, NULL));
+  CHECK_NULL(rk_services_claims(&services, 0, claims, 2, NULL, NULL));
+  CHECK(n == 77);
+  CHECK_OK(rk_services_claims(&services, 9, NULL, 0, &n, NULL));
+  CHECK(n == 0);
 }
 
 static void audit(const rk_range *range) {
@@ -450,10 +460,11 @@ static void audit(const rk_range *range) {
   CHECK_INVALID(rk_report_runs(o, 1, RK_VALUES_SET, true, 0, runs, 1, &len, &next));
   CHECK_INVALID(rk_report_runs(o, 0, 0, true, 0, runs, 1, &len, &next));
   CHECK_INVALID(rk_report_runs(o, 0, RK_VALUES_NEXT + 1, true, 0, runs, 1, &len, &next));
-  CHECK_NULL(rk_report_snapshot(NULL, 0, data, sizeof data, &len));
-  CHECK_NULL(rk_report_snapshot(o, 0, NULL, 1, &len));
-  CHECK_NULL(rk_report_snapshot(o, 0, data, sizeof data, NULL));
-  CHECK_INVALID(rk_report_snapshot(o, 1, data, sizeof data, &len));
+  CHECK_NULL(rk_report_snapshot(NULL, 0, RK_VALUES_NEXT, data, sizeof data, &len));
+  CHECK_NULL(rk_report_snapshot(o, 0, RK_VALUES_NEXT, NULL, 1, &len));
+  CHECK_NULL(rk_report_snapshot(o, 0, RK_VALUES_NEXT, data, sizeof data, NULL));
+  CHECK_INVALID(rk_report_snapshot(o, 1, RK_VALUES_NEXT, data, sizeof data, &len));
+  CHECK_INVALID(rk_report_snapshot(o, 0, RK_REPLACE_ONCE, data, sizeof data, &len));
   rk_leak leaks[1];
   CHECK_NULL(rk_report_leaks(NULL, 0, leaks, 1, &len));
   CHECK_NULL(rk_report_leaks(o, 0, NULL, 1, &len));
@@ -475,7 +486,7 @@ static void audit(const rk_range *range) {
   CHECK_OK(rk_report_close(o));
   CHECK_OK(rk_report_close(o));
   CHECK_CLOSED(rk_report_services(o, &observed));
-  CHECK_CLOSED(rk_report_snapshot(o, 0, data, sizeof data, &len));
+  CHECK_CLOSED(rk_report_snapshot(o, 0, RK_VALUES_NEXT, data, sizeof data, &len));
   rk_report_free(o);
   rk_report_free(NULL);
 }
@@ -770,6 +781,35 @@ static void committers(const rk_range *range) {
     if (kind > RK_OPERATION_ALLOCATE) CHECK_INVALID(rk_committer_submit(c, &wrong, 1, &good, 1, &ticket, NULL));
   }
   CHECK_OK(rk_committer_submit(c, NULL, 0, NULL, 0, NULL, NULL));
+  rk_edit edit = {.kind = RK_EDIT_FORCE, .set = &good, .set_len = 1, .clear = &good, .clear_len = 1};
+  CHECK_NULL(rk_committer_submit_edit(NULL, &edit, 1, &ticket, NULL));
+  CHECK_NULL(rk_committer_submit_edit(c, NULL, 1, &ticket, NULL));
+  CHECK_NULL(rk_committer_submit_edit(c, &edit, 1, NULL, NULL));
+  static const uint32_t no_kinds[] = {0, RK_EDIT_CHANGE - 1, RK_EDIT_UNDO + 1, RK_REPLACE_ONCE};
+  for (int i = 0; i < 4; i++) {
+    rk_edit wrong = edit;
+    wrong.kind = no_kinds[i];
+    CHECK_INVALID(rk_committer_submit_edit(c, &wrong, 1, &ticket, NULL));
+  }
+  for (int i = 0; i < MALFORMED; i++) {
+    rk_value bad = malformed(i);
+    rk_edit wrong = edit;
+    wrong.set = &bad;
+    if (bad.kind != RK_VALUE_KIND_ANY) CHECK_INVALID(rk_committer_submit_edit(c, &wrong, 1, &ticket, NULL));
+    wrong = edit;
+    wrong.clear = &bad;
+    if (bad.kind != RK_VALUE_KIND_ANY) CHECK_INVALID(rk_committer_submit_edit(c, &wrong, 1, &ticket, NULL));
+  }
+  rk_edit null = edit;
+  null.set = NULL;
+  CHECK_NULL(rk_committer_submit_edit(c, &null, 1, &ticket, NULL));
+  null = edit;
+  null.in_use_len = 1;
+  CHECK_NULL(rk_committer_submit_edit(c, &null, 1, &ticket, NULL));
+  static const uint8_t ones[16384] = {1};
+  null.in_use = ones;
+  null.in_use_len = sizeof ones;
+  CHECK_RESULT(rk_committer_submit_edit(c, &null, 1, &ticket, NULL), RK_RESULT_BITS_PAST_RANGE);
   CHECK(ticket == 77);
   CHECK_NULL(rk_committer_abandon(NULL, 1, 0, &good, 1));
   CHECK_NULL(rk_committer_abandon(c, 1, 0, NULL, 1));
@@ -794,12 +834,12 @@ static void committers(const rk_range *range) {
   rk_event unknown = {.kind = RK_EVENT_UNKNOWN};
   CHECK_NULL(rk_committer_handle(NULL, &unknown, 0));
   CHECK_NULL(rk_committer_handle(c, NULL, 0));
-  for (uint32_t kind = 0; kind < 11; kind++) {
+  for (uint32_t kind = 0; kind < 13; kind++) {
     rk_event event;
     memset(&event, 0, sizeof event);
     event.kind = kind;
     /* Nobody has asked for an answer; empty texts and lists may be NULL. */
-    if (kind >= RK_EVENT_HELD && kind <= RK_EVENT_WATCH_FAILED) CHECK_OK(rk_committer_handle(c, &event, 0));
+    if (kind >= RK_EVENT_HELD && kind <= RK_EVENT_COMPACTED) CHECK_OK(rk_committer_handle(c, &event, 0));
     else CHECK_INVALID(rk_committer_handle(c, &event, 0));
   }
   rk_event unpaired = {.kind = RK_EVENT_CURRENT, .data.current = {{1, 1, 1}, {{1, 1, 1}, NULL, 1}}};

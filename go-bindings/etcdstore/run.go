@@ -139,6 +139,11 @@ func (d *driver) hand(calls []*call) {
 			d.handed(c, ticket, err)
 			continue
 		}
+		if e := c.edit; e != nil {
+			ticket, err := d.committer().SubmitEdit(e.deadline, e.edit)
+			d.handed(c, ticket, err)
+			continue
+		}
 		together, operations = append(together, c), append(operations, c.operation)
 	}
 	tickets, err := d.committer().Submit(operations...)
@@ -222,6 +227,9 @@ func (d *driver) perform(ctx context.Context, step rangekeeper.Step) {
 	}
 	switch {
 	case err == nil:
+	case step.Kind == rangekeeper.StepReadAt && errors.Is(err, rpctypes.ErrCompacted):
+		d.committer().Compacted(now)
+		return
 	case isRefusal(err):
 		d.counters.refused.Add(1)
 		d.committer().Refused(now, err.Error())
@@ -235,7 +243,7 @@ func (d *driver) perform(ctx context.Context, step rangekeeper.Step) {
 		ClusterID: response.Header.ClusterId, Revision: response.Header.Revision, RaftTerm: response.Header.RaftTerm,
 		Held: response.Succeeded,
 	}
-	if !response.Succeeded && step.Kind != rangekeeper.StepRead {
+	if !response.Succeeded && step.Kind != rangekeeper.StepRead && step.Kind != rangekeeper.StepReadAt {
 		d.counters.conflicts.Add(1)
 	}
 	for _, one := range response.Responses {
@@ -244,6 +252,10 @@ func (d *driver) perform(ctx context.Context, step rangekeeper.Step) {
 		}
 	}
 	d.reportWritten()
+	if step.Kind == rangekeeper.StepReadAt {
+		d.committer().Past(now, answer)
+		return
+	}
 	d.committer().Answered(now, answer)
 	if !answer.Held && d.config.Restored != nil {
 		d.noticeRestores()
@@ -261,13 +273,17 @@ func (d *driver) noticeRestores() {
 // transaction returns the transaction of a step.
 func (d *driver) transaction(ctx context.Context, step rangekeeper.Step) (clientv3.Txn, error) {
 	key := d.config.Key
+	read := clientv3.OpGet(key)
 	var conditions []clientv3.Cmp
 	var puts []clientv3.Op
 	switch step.Kind {
-	case rangekeeper.StepRead:
+	case rangekeeper.StepRead, rangekeeper.StepReadAt:
 		d.counters.reads.Add(1)
 		// A condition that never holds: a transaction reads linearizably, and answers in the form of the others.
 		conditions = append(conditions, clientv3.Compare(clientv3.Version(key), "<", 0))
+		if step.Kind == rangekeeper.StepReadAt {
+			read = clientv3.OpGet(key, clientv3.WithRev(step.At))
+		}
 	case rangekeeper.StepConfirm:
 		d.counters.confirms.Add(1)
 		conditions = guard(key, step.Guard)
@@ -288,10 +304,10 @@ func (d *driver) transaction(ctx context.Context, step rangekeeper.Step) (client
 		case rangekeeper.PutWitness:
 			puts = append(puts, clientv3.OpPut(WitnessKey(key), ""))
 		case rangekeeper.DeleteWitness:
-			puts = append(puts, FenceOp(key))
+			puts = append(puts, fenceOp(key))
 		}
 	}
-	return d.kv.Txn(ctx).If(conditions...).Then(puts...).Else(clientv3.OpGet(key)), nil
+	return d.kv.Txn(ctx).If(conditions...).Then(puts...).Else(read), nil
 }
 
 func guard(key string, state rangekeeper.KeyState) []clientv3.Cmp {

@@ -37,7 +37,7 @@ type Config struct {
 	Range    rangekeeper.Range
 	Strategy rangekeeper.Strategy
 	// Services is the prefix of the keys of Services if they are in the same etcd, such as /registry/services/specs/. A
-	// Repair whose list guards needs it.
+	// Repair whose list guards, and an Edit, need it.
 	Services string
 	// Grace is the time in which the Service of an allocation must be written; 0 for DefaultGrace.
 	Grace time.Duration
@@ -80,6 +80,7 @@ type Store struct {
 type call struct {
 	operation rangekeeper.Operation
 	repair    *repair // instead of operation
+	edit      *edit   // instead of operation
 	ticket    rangekeeper.Ticket
 	taken     bool // whether the committer has it
 	ended     bool // whether done has its outcome
@@ -197,10 +198,8 @@ func Conditions(all ...Allocation) []clientv3.Cmp {
 // the write that creates the range.
 func WitnessKey(key string) string { return key + "/witness" }
 
-// FenceOp returns the fence of the range with this key, the deletion of its witness. [Store.Fence] does it for a repair pass,
-// before Services are listed. A client that frees a value in a transaction that depends on a list of Services, or creates the
-// range, does it in that transaction.
-func FenceOp(key string) clientv3.Op { return clientv3.OpDelete(WitnessKey(key)) }
+// fenceOp returns the fence of the range with this key, the deletion of its witness.
+func fenceOp(key string) clientv3.Op { return clientv3.OpDelete(WitnessKey(key)) }
 
 // Init makes the object if it is missing or was never initialised, and reports whether it did. An object for another range
 // is a *rangekeeper.MismatchedRangeError.
@@ -344,7 +343,7 @@ func (s *Store) Fence(ctx context.Context, pass *rangekeeper.Pass) error {
 	// A member that does not answer must not hold up the pass.
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	written, err := s.config.Client.Do(ctx, FenceOp(s.config.Key))
+	written, err := s.config.Client.Do(ctx, fenceOp(s.config.Key))
 	if err != nil {
 		outcome := ErrUnknown
 		if isRefusal(err) {
@@ -387,6 +386,25 @@ func (s *Store) Repair(ctx context.Context, pass *rangekeeper.Pass, listed range
 	outcome, err := s.wait(ctx, c)
 	repaired, _ := outcome.(rangekeeper.Repaired)
 	return repaired, err
+}
+
+type edit struct {
+	edit     rangekeeper.Edit
+	deadline time.Duration
+}
+
+// Edit makes a change by hand, which depends on a list of Services from the etcd of the range; it needs Config.Services. A value
+// that it frees is fenced off: a Service that reaches etcd later cannot have it.
+//
+// Errors: rangekeeper.ErrServicesWritten, after which Services are to be listed again; ErrOtherStore, ErrStaleList, a
+// *rangekeeper.BatchError, and those of every operation. An edit that is not done is no error: Edited has what stands against it.
+func (s *Store) Edit(ctx context.Context, change rangekeeper.Edit) (rangekeeper.Edited, error) {
+	if !s.isZero() && s.config.Services == "" {
+		return rangekeeper.Edited{}, fmt.Errorf("%s: %w: an edit needs Config.Services", s.config.Key, rangekeeper.ErrInvalidArgument)
+	}
+	outcome, err := s.wait(ctx, &call{edit: &edit{change, s.deadline(ctx)}})
+	edited, _ := outcome.(rangekeeper.Edited)
+	return edited, err
 }
 
 // deadline is when an operation with this context ends at the latest, by the committer's clock.

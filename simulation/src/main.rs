@@ -120,6 +120,8 @@ struct Totals {
     damaged: AtomicU64,
     slow: AtomicU64,
     lost: AtomicU64,
+    edits: AtomicU64,
+    refused_edits: AtomicU64,
 }
 
 fn campaign(options: &Options) -> ExitCode {
@@ -148,6 +150,8 @@ fn campaign(options: &Options) -> ExitCode {
                     (&totals.damaged, u32::from(report.damage > 0)),
                     (&totals.slow, report.slow),
                     (&totals.lost, report.lost),
+                    (&totals.edits, report.edits),
+                    (&totals.refused_edits, report.refused_edits),
                 ] {
                     total.fetch_add(u64::from(count), Ordering::Relaxed);
                 }
@@ -176,6 +180,11 @@ fn campaign(options: &Options) -> ExitCode {
         "with guarded clears {} creators were slower than the grace; {} of them lost the value before the Service",
         count(&totals.slow),
         count(&totals.lost),
+    );
+    println!(
+        "operators: {} edits were done, {} were refused as something stood against them",
+        count(&totals.edits),
+        count(&totals.refused_edits),
     );
     if let Some(seed) = worst.into_inner().ok().flatten() {
         println!("a schedule breaks an invariant; again: make simulate SEED={seed}");

@@ -2,7 +2,7 @@
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rangekeeper::audit::Report;
-use rangekeeper::commit::{self, Committer, Guard, Passes, Ticket, View};
+use rangekeeper::commit::{self, Committer, EditKind, Guard, Passes, Ticket, View};
 use rangekeeper::ports::PortRange;
 
 use crate::cache::Cache;
@@ -59,12 +59,39 @@ pub(crate) enum Submitted {
     ReadForRelease(Release),
     Create,
     Repair,
+    Edit(Box<Job>),
 }
 
 impl Submitted {
     /// Whether it may set values.
     pub(crate) fn sets(&self) -> bool {
-        matches!(self, Self::Allocate { .. } | Self::Repair)
+        matches!(self, Self::Allocate { .. } | Self::Repair | Self::Edit(_))
+    }
+}
+
+/// A change by hand.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) kind: EditKind,
+    pub(crate) set: Mask,
+    pub(crate) clear: Mask,
+    pub(crate) pick: u32,
+    pub(crate) dry_run: bool,
+    /// What Services used when they were listed, and the revision and store of that.
+    pub(crate) in_use: Mask,
+    pub(crate) listed: u64,
+    pub(crate) epoch: u32,
+    /// The same store as the server counts it.
+    pub(crate) store: u32,
+    /// Since when what is cleared has to be recorded: the revision and the store.
+    pub(crate) since: u64,
+    pub(crate) since_epoch: u32,
+}
+
+impl Job {
+    /// Whether it clears only what was recorded without a break.
+    pub(crate) fn needs_history(&self) -> bool {
+        matches!(self.kind, EditKind::Plan | EditKind::Undo)
     }
 }
 

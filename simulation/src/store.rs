@@ -50,6 +50,8 @@ pub struct Version {
     /// Whether the writer took the store for the one before a restore: then it set and cleared offsets that it never
     /// decided on.
     pub is_misled: bool,
+    /// What an edit may have cleared.
+    pub by_hand: Mask,
 }
 
 /// How a request was answered.
@@ -63,6 +65,17 @@ pub struct Reply {
     pub at: Option<usize>,
     /// The key, if it did not.
     pub key: Option<Key>,
+    /// Whether that is the key as it was once, or would be if that were not compacted.
+    pub past: Option<Past>,
+}
+
+/// What a read of the past finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Past {
+    /// What was there.
+    Known,
+    /// It is compacted.
+    Compacted,
 }
 
 /// The store.
@@ -158,6 +171,7 @@ impl Store {
             sole: None,
             sent: (0, 0),
             is_misled: false,
+            by_hand: 0,
         });
     }
 
@@ -174,6 +188,7 @@ impl Store {
             sole: None,
             sent: (0, 0),
             is_misled: false,
+            by_hand: 0,
         });
     }
 
@@ -192,6 +207,7 @@ impl Store {
     pub fn perform(&mut self, request: Request, writer: Writer) -> Reply {
         let held = match request {
             Request::Read => false,
+            Request::ReadAt { revision } => return self.past(revision),
             Request::Confirm { guard } => guard == self.state(),
             Request::Swap { guard, value, witness, services_unchanged_since } => {
                 let unchanged = services_unchanged_since.is_none_or(|revision| self.services.written <= revision);
@@ -211,7 +227,16 @@ impl Store {
             }
         };
         let key = if held { None } else { self.key().cloned() };
-        Reply { header: self.header, held, at: self.log.len().checked_sub(1), key }
+        Reply { header: self.header, held, at: self.log.len().checked_sub(1), key, past: None }
+    }
+
+    /// Reads the key as it was at `revision`.
+    fn past(&self, revision: u64) -> Reply {
+        let is_compacted = revision < self.compacted;
+        let key = self.at(revision).filter(|_| !is_compacted).and_then(|at| self.log[at].key.clone());
+        let past = Some(if is_compacted { Past::Compacted } else { Past::Known });
+        // What the server learns of the present is in the header.
+        Reply { header: self.header, held: true, at: None, key, past }
     }
 
     /// Writes a new Service; `None` if there is one of this name.

@@ -118,6 +118,12 @@ const ROWS: &[Row] = &[
     row(93, "write of a Service does not depend on the create revision of the witness"),
     row(94, "list of a watch cache passed as one of the store"),
     row(95, "compare-and-swap that creates a range is no fence"),
+    row(96, "edit does not depend on Services"),
+    row(97, "edit frees a value without a fence"),
+    row(98, "edit picks values that Services use"),
+    row(99, "edit frees a value without regard to its history"),
+    row(100, "edit with Services that were listed in another store"),
+    row(101, "edit carried out in part"),
 ];
 
 /// Bit n is the fault of number n.

@@ -43,6 +43,9 @@ pub enum Invariant {
     I17,
     /// After a restore a release of a request that began later is not left to repair if the server could know the history.
     I18,
+    /// An edit is written as a whole, depends on the Services that its operator listed, and frees with history only what was in
+    /// use without a break.
+    I19,
 }
 
 /// An invariant that a schedule has broken.

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
@@ -40,31 +42,29 @@ and never repairs those bitmaps: serviceips and secondaryserviceips are refused 
 	c.Flags().BoolVar(&force, "force", false, "record VALUE even if a Service uses it, or beside IPAddress objects")
 	usage.CompleteNothing(c, "count")
 	withStore(c, p, func(c *cobra.Command, args []string, s *store) error {
-		request, named := rangekeeper.Any(), []rangekeeper.Value(nil)
+		change := rangekeeper.Edit{Kind: kindOf(force), Pick: count}
 		if len(args) == 2 {
 			value, err := rangekeeper.ParseValue(args[1])
 			if err != nil {
 				return usage.Error(c, "%v", err)
 			}
-			request, named = rangekeeper.Named(value), []rangekeeper.Value{value}
+			change.Pick, change.Set = 0, []rangekeeper.Value{value}
 		}
-		var values []rangekeeper.Value
-		err := s.changeRange(c.Context(), args[0], func(h *held, a *rangekeeper.Allocator) (err error) {
-			if err := h.checkInUse(force, changeAllocated, named...); err != nil {
-				return err
+		edited, err := s.changeRange(c.Context(), args[0], changeAllocated, change, func(state *clusterstate.State) error {
+			if args[0] == audit.ServiceNodePorts || len(state.ServiceCIDRs) == 0 || force {
+				return nil
 			}
-			if h.hasObjects && !force {
-				return fmt.Errorf("%s: this cluster keeps ClusterIPs as IPAddress objects beside the bitmap: kube-apiserver would refuse a value that only the bitmap records, and never free it; nothing is allocated", h.stored.Key)
-			}
-			values, err = allocate(h, a, request, count)
-			return err
+			return fmt.Errorf("%s: this cluster keeps ClusterIPs as IPAddress objects beside the bitmap: kube-apiserver would refuse a value that only the bitmap records, and never free it; nothing is allocated", s.key(args[0]))
 		})
+		if errors.Is(err, rangekeeper.ErrFull) && count > 1 {
+			err = fmt.Errorf("%w: fewer than %d values are free; none allocated", err, count)
+		}
 		if err != nil {
 			return err
 		}
 		out := bufio.NewWriter(c.OutOrStdout())
-		for _, value := range values {
-			fmt.Fprintln(out, value)
+		for _, one := range edited.Values {
+			fmt.Fprintln(out, one.Value)
 		}
 		return out.Flush()
 	})
@@ -82,46 +82,10 @@ and never repairs those bitmaps: serviceips and secondaryserviceips are refused 
 	return c
 }
 
-// allocate allocates the requested value, or count free ones. It never picks a value that a Service uses, even if that is
-// not recorded.
-func allocate(h *held, a *rangekeeper.Allocator, request rangekeeper.Request, count uint32) ([]rangekeeper.Value, error) {
-	if count > h.values.Size() { // each value would have a request
-		return nil, full(h, count)
+// kindOf is the kind of a change by an operator.
+func kindOf(force bool) rangekeeper.EditKind {
+	if force {
+		return rangekeeper.EditForce
 	}
-	others, err := h.allocator(h.stored.Key)
-	if err != nil {
-		return nil, err
-	}
-	defer others.Close()
-	if request == rangekeeper.Any() {
-		for value := range h.users {
-			others.Allocate(value) // it may be recorded, or not in the range
-		}
-	}
-	requests := make([]rangekeeper.Request, count) // each for any value
-	requests[0] = request
-	values, err := others.AllocateBatch(requests)
-	var refused *rangekeeper.ValueError
-	switch {
-	case errors.Is(err, rangekeeper.ErrFull):
-		return nil, full(h, count)
-	case errors.As(err, &refused):
-		return nil, fmt.Errorf("%s: %w", h.stored.Key, refused)
-	case err != nil:
-		return nil, err
-	}
-	for _, value := range values {
-		if err := a.Allocate(value); err != nil {
-			return nil, err
-		}
-	}
-	return values, nil
-}
-
-func full(h *held, count uint32) error {
-	err := fmt.Errorf("%s: %w", h.stored.Key, &rangekeeper.ValueError{Range: h.values, Err: rangekeeper.ErrFull})
-	if count > 1 {
-		err = fmt.Errorf("%w: fewer than %d values are free; none allocated", err, count)
-	}
-	return err
+	return rangekeeper.EditChange
 }

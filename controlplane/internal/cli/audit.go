@@ -209,7 +209,9 @@ func writeAudit(w io.Writer, a *audit.Audit, report *audit.Report, format string
 		return err
 	}
 	if format == formatHTML {
-		a.NameValues(maps)
+		if err := a.NameValues(maps); err != nil {
+			return err
+		}
 		return occupancy.HTML(w, pageOf(report, maps, from))
 	}
 	var drawn strings.Builder

@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
@@ -107,7 +108,7 @@ func TestChangeRaces(t *testing.T) {
 			client, err := clientv3.New(clientv3.Config{
 				Endpoints: e.Endpoints(),
 				DialOptions: []grpc.DialOption{grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-					if _, ok := req.(*pb.TxnRequest); ok {
+					if txn, ok := req.(*pb.TxnRequest); ok && len(txn.Success) > 0 {
 						if swaps++; swaps == 1 {
 							c.before(e)
 						}
@@ -119,18 +120,22 @@ func TestChangeRaces(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer client.Close()
-			s := &store{client: client}
-			value := rangekeeper.PortValue(30001)
-			release := func(h *held, a *rangekeeper.Allocator) error {
-				if err := h.checkInUse(false, "released", value); err != nil {
-					return err
-				}
-				_, err := a.Release(value)
-				return err
+			s := &store{client: client, prefix: clusterstate.DefaultPrefix}
+			values, err := rangekeeper.ParsePortRange("30000-30003")
+			if err != nil {
+				t.Fatal(err)
 			}
-			written := false
-			for err == nil && !written {
-				written, err = s.tryChange(t.Context(), "servicenodeports", release)
+			ports30000, err := s.newEditor("servicenodeports", values, s.lookReadable)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ports30000.close()
+			edited, state, err := ports30000.run(t.Context(), func(_ *clusterstate.State, change *rangekeeper.Edit) error {
+				change.Clear = []rangekeeper.Value{rangekeeper.PortValue(30001)}
+				return nil
+			})
+			if err == nil && !edited.Done {
+				err = ports30000.refusal(state, changeReleased, edited)
 			}
 			if !errors.Is(err, c.want) || swaps == 0 {
 				t.Errorf("%v after %d swaps", err, swaps)

@@ -38,10 +38,6 @@ type changes struct {
 	// Revision is that of the state that the changes were made from.
 	Revision int64          `json:"revision"`
 	Ranges   []rangeChanges `json:"ranges"`
-	// Outcome is that of a journal's transaction.
-	Outcome string `json:"outcome,omitempty"`
-	// WrittenRevision is that of a journal's transaction, 0 while its outcome is unknown.
-	WrittenRevision int64 `json:"writtenRevision,omitempty"`
 }
 
 // rangeChanges are the changes of one range.
@@ -50,6 +46,10 @@ type rangeChanges struct {
 	Range string      `json:"range"`
 	Set   []usedValue `json:"set"`
 	Clear []string    `json:"clear"`
+	// Outcome is that of a journal's write of the range.
+	Outcome string `json:"outcome,omitempty"`
+	// WrittenRevision is that of the write, 0 while its outcome is unknown.
+	WrittenRevision int64 `json:"writtenRevision,omitempty"`
 }
 
 // usedValue is a value with the Services that use it.
@@ -58,7 +58,19 @@ type usedValue struct {
 	Services []string `json:"services"`
 }
 
-func (r rangeChanges) setValues() []string {
+// values returns the values that are set and cleared.
+func (r *rangeChanges) values() (set, clear []rangekeeper.Value, err error) {
+	for _, text := range slices.Concat(r.setValues(), r.Clear) {
+		value, err := rangekeeper.ParseValue(text)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", r.Name, err)
+		}
+		set = append(set, value)
+	}
+	return set[:len(r.Set)], set[len(r.Set):], nil
+}
+
+func (r *rangeChanges) setValues() []string {
 	all := []string{} // never nil, which is null in JSON
 	for _, set := range r.Set {
 		all = append(all, set.Value)
@@ -71,7 +83,11 @@ func (c *changes) checkCluster(file string, state *clusterstate.State) error {
 	if difference := c.Cluster.Differs(state.Identity); difference != "" {
 		return fmt.Errorf("%s: is for another cluster: %s; nothing was written", file, difference)
 	}
-	if made := max(c.Revision, c.WrittenRevision); state.Revision < made {
+	made := c.Revision
+	for _, one := range c.Ranges {
+		made = max(made, one.WrittenRevision)
+	}
+	if state.Revision < made {
 		return fmt.Errorf("%s: is of revision %d, and etcd is at %d: it was restored from an older state since; nothing was written", file, made, state.Revision)
 	}
 	return nil
@@ -153,12 +169,6 @@ func (c *changes) check() error {
 		outcomes = []string{outcomeUnknown, outcomeWritten}
 	}
 	switch {
-	case !slices.Contains(outcomes, c.Outcome):
-		return fmt.Errorf("a %s never has the outcome %q", c.Kind, c.Outcome)
-	case c.Outcome == outcomeWritten && c.WrittenRevision < 1:
-		return fmt.Errorf("writtenRevision is at least 1, not %d", c.WrittenRevision)
-	case c.Outcome != outcomeWritten && c.WrittenRevision != 0:
-		return fmt.Errorf("writtenRevision is of the outcome %q only", outcomeWritten)
 	case c.Time.IsZero():
 		return errors.New("has no time")
 	case time.Until(c.Time) > 0:
@@ -177,6 +187,9 @@ func (c *changes) check() error {
 			return fmt.Errorf("range %s is there twice", one.Name)
 		}
 		names.Insert(one.Name)
+		if !slices.Contains(outcomes, one.Outcome) {
+			return fmt.Errorf("range %s: a %s never has the outcome %q", one.Name, c.Kind, one.Outcome)
+		}
 		if err := one.check(); err != nil {
 			return fmt.Errorf("range %s: %w", one.Name, err)
 		}
@@ -184,7 +197,13 @@ func (c *changes) check() error {
 	return nil
 }
 
-func (r rangeChanges) check() error {
+func (r *rangeChanges) check() error {
+	switch {
+	case r.Outcome == outcomeWritten && r.WrittenRevision < 1:
+		return fmt.Errorf("writtenRevision is at least 1, not %d", r.WrittenRevision)
+	case r.Outcome != outcomeWritten && r.WrittenRevision != 0:
+		return fmt.Errorf("writtenRevision is of the outcome %q only", outcomeWritten)
+	}
 	values, err := parseRange(r.Name)(r.Range)
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ func TestBadDocuments(t *testing.T) {
 	const (
 		ranges  = `[{"name":"servicenodeports","range":"30000-32767","set":[{"value":"30001","services":["default/web"]}],"clear":["30700"]}]`
 		plan    = `{"apiVersion":"rangekeeper/v1","kind":"ReviewedPlan","time":"2026-11-24T03:00:00Z","cluster":{"kubeSystemUID":"u","etcdClusterID":"7","prefix":"/registry"},"revision":5,"ranges":` + ranges + `}`
-		journal = `{"apiVersion":"rangekeeper/v1","kind":"RepairJournal","time":"2026-11-24T03:00:00Z","cluster":{"kubeSystemUID":"u","etcdClusterID":"7","prefix":"/registry"},"revision":5,"ranges":[],"outcome":"written","writtenRevision":6}`
+		journal = `{"apiVersion":"rangekeeper/v1","kind":"RepairJournal","time":"2026-11-24T03:00:00Z","cluster":{"kubeSystemUID":"u","etcdClusterID":"7","prefix":"/registry"},"revision":5,"ranges":[{"name":"servicenodeports","range":"30000-32767","set":[],"clear":["30700"],"outcome":"written","writtenRevision":6}]}`
 	)
 	future := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	with := func(old, changed string) string {
@@ -49,11 +49,11 @@ func TestBadDocuments(t *testing.T) {
 		{"cluster as a word", kindReviewedPlan, with(`"etcdClusterID":"7"`, `"etcdClusterID":"07"`), `the id of an etcd cluster is a decimal number, not "07"`},
 		{"revision as a text", kindReviewedPlan, with(`"revision":5`, `"revision":"5"`), "revision cannot be a JSON string"},
 		{"no revision", kindReviewedPlan, with(`"revision":5`, `"revision":0`), "revision is at least 1, not 0"},
-		{"outcome of a plan", kindReviewedPlan, with(`"revision":5`, `"revision":5,"outcome":"written"`), `a ReviewedPlan never has the outcome "written"`},
+		{"outcome of a plan", kindReviewedPlan, with(`"clear":["30700"]`, `"clear":["30700"],"outcome":"written"`), `a ReviewedPlan never has the outcome "written"`},
 		{"journal without outcome", kindJournal, strings.Replace(journal, `,"outcome":"written","writtenRevision":6`, "", 1), `a RepairJournal never has the outcome ""`},
 		{"journal without the revision of the write", kindJournal, strings.Replace(journal, `,"writtenRevision":6`, "", 1), "writtenRevision is at least 1, not 0"},
 		{"revision of an unknown write", kindJournal, strings.Replace(journal, `"written",`, `"unknown",`, 1), `writtenRevision is of the outcome "written" only`},
-		{"plan with the revision of a write", kindReviewedPlan, with(`"revision":5`, `"revision":5,"writtenRevision":6`), `writtenRevision is of the outcome "written" only`},
+		{"plan with the revision of a write", kindReviewedPlan, with(`"clear":["30700"]`, `"clear":["30700"],"writtenRevision":6`), `writtenRevision is of the outcome "written" only`},
 		{"unknown range", kindReviewedPlan, with("servicenodeports", "ports"), `unknown range "ports"`},
 		{"range twice", kindReviewedPlan, with(ranges, ranges[:len(ranges)-1]+","+ranges[1:]), "range servicenodeports is there twice"},
 		{"no range", kindReviewedPlan, with("30000-32767", "many"), "range servicenodeports:"},

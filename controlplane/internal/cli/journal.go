@@ -7,34 +7,34 @@ import (
 	"io/fs"
 	"os"
 	"reflect"
+	"strings"
 	"time"
 )
 
-// The outcomes of the transaction of a journal.
+// The outcomes of the write of a range.
 const (
-	// outcomeUnknown is that of a run which has not ended, or was interrupted.
+	// outcomeUnknown is that of a run which has not written the range yet, or was interrupted.
 	outcomeUnknown = "unknown"
 	outcomeWritten = "written"
 )
 
-// journal is the file that rangekeeper undo reads. It is complete before the transaction that it is about.
+// journal is the file that rangekeeper undo reads. It has all changes before the first write, and the outcome of each range.
 type journal struct {
 	plan *changes
 	name string
 	log  io.Writer
-	// interrupted: the file is of another run, which seems to be interrupted: it does not know whether its transaction took effect.
+	// interrupted: the file is of another run, which seems to be interrupted: a range may be written though the file does not say so.
 	interrupted bool
-	// begun: the file is there for the transaction.
+	// begun: the file is there for the next write.
 	begun bool
 	// created is when this run created the file, zero if another one did.
 	created time.Time
-	// sent: the transaction may have taken effect.
+	// sent: a write may have taken effect.
 	sent bool
-	// written is the revision of the transaction, once it is known that it took effect.
-	written int64
 }
 
-// check refuses a plan that was applied already, or that another run may be applying.
+// check refuses a plan that was applied already, or that another run may be applying. It takes over which ranges an interrupted run
+// has written.
 func (j *journal) check() error {
 	there, err := readChanges(j.name, kindJournal)
 	switch {
@@ -43,19 +43,46 @@ func (j *journal) check() error {
 		return nil
 	case err != nil:
 		return err
-	case there.Cluster != j.plan.Cluster || !reflect.DeepEqual(there.Ranges, j.plan.Ranges):
+	case there.Cluster != j.plan.Cluster || !isOfPlan(there.Ranges, j.plan.Ranges):
 		return fmt.Errorf("%s: is the journal of another plan, which rangekeeper undo needs; rename the plan", j.name)
-	case there.Outcome == outcomeWritten:
+	case there.isWritten():
 		return fmt.Errorf("%s: the plan was applied already, to the cluster whose Namespace kube-system has the UID %s; rangekeeper undo %s reverses it", j.name, there.Cluster.UIDText(), j.name)
 	case time.Since(there.Time) < leakAge:
 		return fmt.Errorf("%s: another run may be writing the plan; run the command again in %s", j.name, leakAge)
 	}
 	j.interrupted = true
+	for i, one := range there.Ranges {
+		j.plan.Ranges[i].Outcome, j.plan.Ranges[i].WrittenRevision = one.Outcome, one.WrittenRevision
+	}
 	return nil
 }
 
-// begin has a journal before the transaction. All changes are still due, so an interrupted run wrote nothing. Its journal has the
-// same changes and stays as it is: several runs may find it, and the one that writes says so in it.
+// isOfPlan reports whether these are the changes of a plan, whatever their outcomes.
+func isOfPlan(ranges, plan []rangeChanges) bool {
+	if len(ranges) != len(plan) {
+		return false
+	}
+	for i, one := range ranges {
+		one.Outcome, one.WrittenRevision = plan[i].Outcome, plan[i].WrittenRevision
+		if !reflect.DeepEqual(one, plan[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// isWritten reports whether all ranges with changes are written.
+func (c *changes) isWritten() bool {
+	for _, one := range c.Ranges {
+		if one.Outcome != outcomeWritten && len(one.Set)+len(one.Clear) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// begin has a journal before the first write. The changes of a range that an interrupted run has not recorded as written are still
+// due, so it has not written them. Several runs may find its journal; the one that writes says so in it.
 func (j *journal) begin() error {
 	if j.begun {
 		return nil
@@ -64,9 +91,12 @@ func (j *journal) begin() error {
 		return err
 	}
 	if j.interrupted {
-		fmt.Fprintf(j.log, "rangekeeper: %s is of a run that was interrupted; all changes are still due, so they are written now\n", j.name)
+		fmt.Fprintf(j.log, "rangekeeper: %s is of a run that was interrupted; what it has not written is still due, and is written now\n", j.name)
 	} else {
 		now := time.Now().UTC().Round(0) // by the clock of the other runs, which goes on while this one is suspended
+		for i := range j.plan.Ranges {
+			j.plan.Ranges[i].Outcome = outcomeUnknown
+		}
 		if err := j.write(now, false); err != nil {
 			return err
 		}
@@ -76,25 +106,34 @@ func (j *journal) begin() error {
 	return nil
 }
 
+// written records that a range is written.
+func (j *journal) written(one *rangeChanges, revision int64) error {
+	one.Outcome, one.WrittenRevision = outcomeWritten, revision
+	return j.write(time.Now().UTC(), true)
+}
+
 func (j *journal) write(now time.Time, replace bool) error {
 	c := *j.plan
-	c.Kind, c.Time, c.Outcome, c.WrittenRevision = kindJournal, now, outcomeUnknown, j.written
-	if j.written > 0 {
-		c.Outcome = outcomeWritten
-	}
+	c.Kind, c.Time = kindJournal, now
 	return c.create(j.name, replace)
 }
 
-// end records the outcome of the run, whose error it returns. A journal of nothing is removed, unless it is so old that another run
-// may have taken it over.
+// end ends a run with an error or none, and returns it. A journal of nothing is removed, unless it is so old that another run may have
+// taken it over.
 func (j *journal) end(err error) error {
+	var written []string
+	for _, one := range j.plan.Ranges {
+		if one.Outcome == outcomeWritten {
+			written = append(written, one.Name)
+		}
+	}
 	switch {
 	case err == nil && j.begun:
-		if err = j.write(time.Now().UTC(), true); err == nil {
-			fmt.Fprintf(j.log, "rangekeeper: rangekeeper undo %s takes back %s for 24 hours\n", j.name, j.plan.undoable())
-		}
+		fmt.Fprintf(j.log, "rangekeeper: rangekeeper undo %s takes back %s for 24 hours\n", j.name, j.plan.undoable())
 	case j.sent:
 		err = fmt.Errorf("%w; if it was written, rangekeeper undo %s reverses it", err, j.name)
+	case err != nil && len(written) > 0:
+		err = fmt.Errorf("%w; written before: %s, which rangekeeper undo %s reverses", err, strings.Join(written, ", "), j.name)
 	case time.Since(j.created) < leakAge:
 		err = errors.Join(err, os.Remove(j.name))
 	case (j.begun || j.interrupted) && errors.Is(err, errChanged):

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
@@ -39,34 +40,18 @@ if it was free already.
 				return usage.Error(c, "%v", err)
 			}
 		}
-		released := make([]bool, len(values))
-		err := s.changeRange(c.Context(), args[0], func(h *held, a *rangekeeper.Allocator) error {
-			for _, value := range values {
-				if _, in := h.values.OffsetOf(value); !in {
-					return fmt.Errorf("%s: %w", h.stored.Key, &rangekeeper.ValueError{Value: value, Range: h.values, Err: rangekeeper.ErrNotInRange})
-				}
-			}
-			if err := h.checkInUse(force, "released", values...); err != nil {
-				return err
-			}
-			for i, value := range values {
-				var err error
-				if released[i], err = a.Release(value); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+		change := rangekeeper.Edit{Kind: kindOf(force), Clear: values}
+		edited, err := s.changeRange(c.Context(), args[0], changeReleased, change, func(*clusterstate.State) error { return nil })
 		if err != nil {
 			return err
 		}
 		out := bufio.NewWriter(c.OutOrStdout())
-		for i, value := range values {
-			what := alreadyFree
-			if released[i] {
-				what = changeReleased
+		for _, one := range edited.Values {
+			what := changeReleased
+			if one.Fate == rangekeeper.FateAlreadyClear {
+				what = alreadyFree
 			}
-			fmt.Fprintln(out, args[0], value, what)
+			fmt.Fprintln(out, args[0], one.Value, what)
 		}
 		return out.Flush()
 	})

@@ -55,10 +55,11 @@ bitmaps store its CIDRs, as those of Kubernetes 1.33 do. In a running cluster ob
 are not written, since kube-apiserver repairs them at its start.
 
 --plan-to writes the changes to a file for a review, and "--apply --plan FILE" writes
-exactly those, in one transaction, or refuses and says what has changed. It clears a
-value if no Service uses it and it stays recorded for a minute, for which the command
-waits; leaks are in a plan only with --clean-leaks. What it writes is in FILE.journal, with which
-rangekeeper undo reverses it for 24 hours.
+exactly those, one range after the other, each as a whole, or says what has changed. It
+clears a value if no Service uses it and it stays recorded for a minute, for which the
+command waits; leaks are in a plan only with --clean-leaks. FILE.journal says which ranges
+are written. An interrupted run is continued by the same command, or reversed by
+rangekeeper undo, for 24 hours.
 
 The exit code is 1 as long as changes are pending or anything is left: a fault that only
 an owner or kube-apiserver can repair, a value that changed meanwhile, or a leak.`,

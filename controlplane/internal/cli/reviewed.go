@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 	"time"
-
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
@@ -59,7 +56,10 @@ func (r *repair) planForReview(ctx context.Context) (*audit.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	users := audit.Users(state)
+	users, err := audit.Users(state)
+	if err != nil {
+		return nil, err
+	}
 	c := &changes{APIVersion: audit.APIVersion, Kind: kindReviewedPlan, Time: time.Now().UTC(), Cluster: state.Identity, Revision: state.Revision}
 	for _, one := range plan.Ranges {
 		ranged := rangeChanges{Name: one.Name, Range: one.Range, Set: []usedValue{}, Clear: one.Clear}
@@ -84,7 +84,7 @@ func (r *repair) planForReview(ctx context.Context) (*audit.Plan, error) {
 	return plan, nil
 }
 
-// applyPlan writes exactly what a plan says, or nothing.
+// applyPlan writes exactly what a plan says, range by range, or nothing.
 func (r *repair) applyPlan(ctx context.Context) (*audit.Plan, error) {
 	c, err := readChanges(r.planFile, kindReviewedPlan)
 	if err != nil {
@@ -94,90 +94,150 @@ func (r *repair) applyPlan(ctx context.Context) (*audit.Plan, error) {
 	if err := j.check(); err != nil {
 		return nil, err
 	}
-	since, err := r.firstLook(ctx, c)
-	var plan *audit.Plan
-	if err == nil {
-		plan, err = r.writePlanned(ctx, c, since, j)
-	}
+	plan, err := r.writePlanned(ctx, c, j)
 	return plan, j.end(err)
 }
 
-// firstLook returns the state that values which are to be cleared stay recorded from, and waits for [leakAge] after it.
-func (r *repair) firstLook(ctx context.Context, c *changes) (*clusterstate.State, error) {
-	clears := 0
-	for _, one := range c.Ranges {
-		clears += len(one.Clear)
-	}
-	if r.cleanLeaks = clears > 0; !r.cleanLeaks {
-		return nil, nil
-	}
-	d, err := r.lookPlanned(ctx, c)
+// planned is a range of a plan.
+type planned struct {
+	*editor
+	changes *rangeChanges
+	// since is the first look, from which on what is cleared has to stay recorded.
+	since rangekeeper.Edited
+}
+
+// writePlanned looks at all ranges, waits for [leakAge] if some value is to be cleared, and writes one range after the other, each if all
+// of its changes are still due.
+func (r *repair) writePlanned(ctx context.Context, c *changes, j *journal) (plan *audit.Plan, err error) {
+	client, err := r.source.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	d.close()
-	return d.state, awaitLeakAge(ctx, r.log, clears)
-}
-
-// writePlanned writes the changes if each of them is still due. What is cleared was recorded all the time since a state.
-func (r *repair) writePlanned(ctx context.Context, c *changes, since *clusterstate.State, j *journal) (plan *audit.Plan, err error) {
-	err = untilWritten(r.planFile, func() (written bool, err error) {
-		d, err := r.lookPlanned(ctx, c)
-		if err != nil {
-			return false, err
+	s := &store{client: client, prefix: r.source.prefix}
+	look := func(ctx context.Context) (*clusterstate.State, error) { return r.readRunning(ctx, c) }
+	var ranges []*planned
+	defer func() {
+		for _, one := range ranges {
+			one.close()
 		}
-		defer d.close()
-		if err := r.checkRecorded(ctx, c, d, since); err != nil {
-			return false, err
-		}
-		if err := j.begin(); err != nil {
-			return false, err
-		}
-		j.sent = true
-		j.written, err = d.store.swap(ctx, d.state.Revision, d.ranges...)
-		if refused := (*refusedError)(nil); err == nil && j.written == 0 || errors.As(err, &refused) {
-			j.sent = false
-		}
-		if j.written > 0 {
-			plan = d.plan
-		}
-		return j.written > 0, err
-	})
-	return plan, err
-}
-
-// checkRecorded refuses to clear a value that was free for a moment since a state: its record may be of a new Service.
-func (r *repair) checkRecorded(ctx context.Context, c *changes, d *due, since *clusterstate.State) error {
-	var freed []string
-	for i, one := range c.Ranges {
-		if len(one.Clear) == 0 {
+	}()
+	clears := 0
+	for i := range c.Ranges {
+		one := &c.Ranges[i]
+		if len(one.Set)+len(one.Clear) == 0 || one.Outcome == outcomeWritten {
 			continue
 		}
-		values, err := d.store.freedSince(ctx, d.ranges[i], since.Ranges[one.Name].ModRevision, one.Name, one.Clear)
+		values, err := parseRange(one.Name)(one.Range)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		freed = append(freed, values...)
+		e, err := s.newEditor(one.Name, values, look)
+		if err != nil {
+			return nil, err
+		}
+		ranges = append(ranges, &planned{editor: e, changes: one})
+		clears += len(one.Clear)
 	}
-	if len(freed) == 0 {
-		return nil
+	r.cleanLeaks = clears > 0
+	var differences []string
+	for _, one := range ranges {
+		found, _, err := r.editPlanned(ctx, one, rangekeeper.Edit{DryRun: true, Since: 1})
+		if err != nil {
+			return nil, err
+		}
+		differences = append(differences, found...)
 	}
-	return r.hasChanged(since.Revision, strings.Join(freed, ", ")+" was free for a moment, so a Service that is being created may have it; run the command again")
+	if len(differences) > 0 {
+		return nil, r.hasChanged(c.Revision, differences...)
+	}
+	if clears > 0 {
+		if err := awaitLeakAge(ctx, r.log, clears); err != nil {
+			return nil, err
+		}
+	}
+	for _, one := range ranges {
+		if err := j.begin(); err != nil {
+			return nil, err
+		}
+		j.sent = true
+		since := one.since
+		found, audited, err := r.editPlanned(ctx, one, rangekeeper.Edit{Since: since.Revision})
+		j.sent = errors.Is(err, errMayBeWritten)
+		if err == nil && len(found) > 0 {
+			err = r.hasChanged(since.Revision, found...)
+		}
+		if err != nil {
+			return plan, err
+		}
+		if plan == nil { // that of the state before any write
+			plan = audited
+		}
+		if err := j.written(one.changes, one.since.Revision); err != nil {
+			return plan, err
+		}
+	}
+	if plan == nil { // nothing is to be written
+		state, err := look(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if plan, err = r.audit(state, false); err != nil {
+			return nil, err
+		}
+	}
+	var all []audit.RangePlan
+	for _, one := range c.Ranges {
+		all = append(all, audit.RangePlan{Name: one.Name, Range: one.Range, Set: one.setValues(), Clear: one.Clear})
+	}
+	plan.Restrict(all)
+	plan.SetApplied()
+	return plan, nil
 }
 
-// due is a plan whose changes are all still due at a state.
-type due struct {
-	store *store
-	state *clusterstate.State
-	plan  *audit.Plan
-	// ranges are those of the plan, with the changes made.
-	ranges []*held
-}
-
-func (d *due) close() {
-	for _, h := range d.ranges {
-		h.object.Close()
+// editPlanned makes the changes of one range, if all of them are still due; else it says which are not. It returns the audit of the look
+// that they were made by.
+func (r *repair) editPlanned(ctx context.Context, one *planned, change rangekeeper.Edit) (differences []string, plan *audit.Plan, err error) {
+	change.Kind = rangekeeper.EditPlan
+	if change.Set, change.Clear, err = one.changes.values(); err != nil {
+		return nil, nil, err
 	}
+	edited, state, err := one.run(ctx, func(state *clusterstate.State, complete *rangekeeper.Edit) (err error) {
+		change.Listed, change.InUse, change.Store = complete.Listed, complete.InUse, complete.Store
+		*complete = change
+		if complete.DryRun {
+			complete.Since = complete.Listed
+		}
+		plan, err = r.audit(state, false)
+		return err
+	})
+	if mismatched := (*rangekeeper.MismatchedRangeError)(nil); errors.As(err, &mismatched) || errors.Is(err, rangekeeper.ErrNotInitialised) {
+		return []string{fmt.Sprintf("there is no range %s %s", one.name, one.changes.Range)}, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	one.since = edited
+	if edited.Done {
+		return nil, plan, nil
+	}
+	users, err := audit.Users(state)
+	for _, value := range edited.Values {
+		switch text := value.Value.String(); value.Fate {
+		case rangekeeper.FateAlreadySet:
+			differences = append(differences, text+" is recorded already")
+		case rangekeeper.FateUnused:
+			differences = append(differences, text+" is used by no Service any more")
+		case rangekeeper.FateInUse:
+			differences = append(differences, text+" is used by "+strings.Join(users[value.Value], ", "))
+		case rangekeeper.FateAlreadyClear:
+			differences = append(differences, text+" is free already")
+		case rangekeeper.FateReallocated:
+			differences = append(differences, text+" was free for a moment, so a Service that is being created may have it; run the command again")
+		case rangekeeper.FateUnsure:
+			differences = append(differences, text+" may have been free for a moment, so a Service that is being created may have it; run the command again")
+		}
+	}
+	return differences, plan, err
 }
 
 // hasChanged is the error about differences between the plan and the cluster, the first of which it has.
@@ -187,84 +247,4 @@ func (r *repair) hasChanged(revision int64, differences ...string) error {
 		differences, rest = differences[:shortList], fmt.Sprintf("; and %d more", n)
 	}
 	return fmt.Errorf("%s: %w since revision %d, so nothing was written: %s%s", r.planFile, errChanged, revision, strings.Join(differences, "; "), rest)
-}
-
-// lookPlanned looks at the cluster. Its error says which changes are no longer due.
-func (r *repair) lookPlanned(ctx context.Context, c *changes) (found *due, err error) {
-	state, err := r.readRunning(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	plan, err := r.audit(state, false)
-	if err != nil {
-		return nil, err
-	}
-	s := &store{client: r.source.client, prefix: r.source.prefix}
-	d := &due{store: s, state: state, plan: plan}
-	defer func() {
-		if err != nil {
-			d.close()
-		}
-	}()
-	users := audit.Users(state)
-	var differences []string
-	var planned []audit.RangePlan
-	for _, one := range c.Ranges {
-		i := slices.IndexFunc(plan.Ranges, func(now audit.RangePlan) bool { return now.Name == one.Name && now.Range == one.Range })
-		if i < 0 {
-			differences = append(differences, fmt.Sprintf("there is no range %s %s", one.Name, one.Range))
-			continue
-		}
-		planned = append(planned, audit.RangePlan{Name: one.Name, Range: one.Range, Set: one.setValues(), Clear: one.Clear})
-		toSet, toClear := sets.New(plan.Ranges[i].Set...), sets.New(plan.Ranges[i].Clear...)
-		h, err := s.hold(ctx, state, users, one.Name)
-		if err != nil {
-			return nil, err
-		}
-		d.ranges = append(d.ranges, h)
-		err = h.change(func(h *held, a *rangekeeper.Allocator) error {
-			return eachValue(one, func(value rangekeeper.Value, text string, set bool) error {
-				switch {
-				case set && toSet.Has(text):
-					return a.Allocate(value)
-				case !set && toClear.Has(text):
-					_, err := a.Release(value)
-					return err
-				case set && a.Has(value):
-					differences = append(differences, fmt.Sprintf("%s is recorded already", text))
-				case set:
-					differences = append(differences, fmt.Sprintf("%s is used by no Service any more", text))
-				case a.Has(value):
-					differences = append(differences, fmt.Sprintf("%s is used by %s", text, strings.Join(users[value], ", ")))
-				default:
-					differences = append(differences, fmt.Sprintf("%s is free already", text))
-				}
-				return nil
-			})
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	if len(differences) > 0 {
-		return nil, r.hasChanged(c.Revision, differences...)
-	}
-	plan.Restrict(planned)
-	plan.SetApplied()
-	return d, nil
-}
-
-// eachValue calls do for each value that is set or cleared.
-func eachValue(one rangeChanges, do func(value rangekeeper.Value, text string, set bool) error) error {
-	sets := one.setValues()
-	for i, text := range slices.Concat(sets, one.Clear) {
-		value, err := rangekeeper.ParseValue(text)
-		if err == nil {
-			err = do(value, text, i < len(sets))
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", one.Name, err)
-		}
-	}
-	return nil
 }

@@ -102,7 +102,8 @@ func TestReviewedPlan(t *testing.T) {
 	}
 
 	old := *plan
-	old.Kind, old.Time, old.Outcome = kindJournal, time.Now().Add(-25*time.Hour), outcomeUnknown
+	old = withOutcome(old, outcomeUnknown, 0)
+	old.Time = time.Now().Add(-25 * time.Hour)
 	if err := old.create(journal, true); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +165,7 @@ func TestPlanOfValueInUseAgain(t *testing.T) {
 		},
 	} {
 		code, stderr := meanwhile(change)
-		if code != exitFound || !strings.Contains(stderr, "32000 was free for a moment") || !strings.Contains(stderr, "nothing was written") || !slices.Contains(ports(t, e), "32000") {
+		if code != exitFound || !strings.Contains(stderr, "free for a moment") || !strings.Contains(stderr, "nothing was written") || !slices.Contains(ports(t, e), "32000") {
 			t.Errorf("%s: exit code %d, %s", name, code, stderr)
 		}
 	}

@@ -119,9 +119,7 @@ func TestDocumentsFollowSchemas(t *testing.T) {
 	reviewed := changes{APIVersion: audit.APIVersion, Kind: kindReviewedPlan, Cluster: clusterstate.Identity{Prefix: "/registry"}, Revision: 7, Ranges: []rangeChanges{
 		{Name: "servicenodeports", Range: "30000-32767", Set: []usedValue{{"30001", []string{"default/web"}}}, Clear: []string{"30002"}},
 	}}
-	unknown, written := reviewed, reviewed
-	unknown.Kind, unknown.Outcome = kindJournal, outcomeUnknown
-	written.Kind, written.Outcome, written.WrittenRevision = kindJournal, outcomeWritten, 8
+	unknown, written := withOutcome(reviewed, outcomeUnknown, 0), withOutcome(reviewed, outcomeWritten, 8)
 	for _, c := range []changes{reviewed, unknown, written} {
 		document, err := json.Marshal(c)
 		if err != nil {

@@ -109,7 +109,8 @@ func TestInit(t *testing.T) {
 	if got := runOK(t, with("allocate", "serviceips", "10.0.0.77", "--prefix", "/other")...); !slices.Equal(got, []string{"10.0.0.77"}) {
 		t.Errorf("%q", got)
 	}
-	if after := stored(); len(after) != 5 || !strings.HasPrefix(after[1], "/other/ranges/serviceips ") {
+	// Beside the range with a value stands its witness.
+	if after := stored(); len(after) != 6 || !strings.HasPrefix(after[1], "/other/ranges/serviceips ") || !strings.HasPrefix(after[2], "/other/ranges/serviceips/witness ") {
 		t.Errorf("%q", after)
 	}
 }

@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
@@ -45,11 +45,11 @@ func newUndo() *cobra.Command {
 		Long: `Reverses what "repair --apply --plan" has written, for 24 hours: records the values that it
 cleared, and releases those that it set. JOURNAL is the file that the repair wrote beside
 its plan; another cluster than the one it was made for refuses it. It stays as long as a value
-is kept, and is renamed to JOURNAL.undone when all is undone. All is written in one
-transaction.
+is kept, and is renamed to JOURNAL.undone when all is undone. Each range is written as a
+whole.
 
 A value is released if it was recorded all the time since the repair, and if no Service uses
-it and it stays recorded for a minute, for which the command waits. A value that was
+it now or a minute later, for which the command waits. A value that was
 allocated again stays recorded, and so does one that may have been: etcd keeps old versions
 of a range for some minutes only, and an interrupted repair left no time of its write. If
 such a value is a leak, "repair --apply --clean-leaks" clears it.
@@ -124,26 +124,44 @@ func (u *undo) run(ctx context.Context) error {
 		return err
 	}
 	defer s.close()
-	last, err := u.look(ctx, j, nil)
+	ranges, err := u.open(j)
+	defer func() {
+		for _, one := range ranges {
+			one.close()
+		}
+	}()
 	if err != nil {
 		return err
 	}
-	last.close()
 	report := undoReport{APIVersion: audit.APIVersion, Kind: kindUndo, DryRun: u.dryRun, Values: []undoneValue{}}
-	if !u.dryRun {
-		revision := int64(0)
-		if last, revision, err = u.write(ctx, j, last); err != nil {
+	released := 0
+	for _, one := range ranges {
+		n, err := u.look(ctx, one, &report)
+		if err != nil {
 			return err
 		}
-		if revision > last.state.Revision {
-			report.WrittenRevision = revision
+		released += n
+	}
+	if !u.dryRun {
+		if released > 0 {
+			if err := awaitLeakAge(ctx, u.log, released); err != nil {
+				return err
+			}
+		}
+		for _, one := range ranges {
+			if err := u.reverse(ctx, one, &report); err != nil {
+				return err
+			}
 		}
 	}
-	report.Source = sourceOf(kindEtcd, s.connection.String(), last.state)
+	for _, one := range ranges {
+		for text, what := range one.done {
+			report.Values = append(report.Values, undoneValue{one.name, text, what})
+		}
+	}
 	isKept := false
-	for at, what := range last.done {
-		report.Values = append(report.Values, undoneValue{at.name, at.value, what})
-		isKept = isKept || what.Result == undoKept
+	for _, value := range report.Values {
+		isKept = isKept || value.Result == undoKept
 	}
 	slices.SortFunc(report.Values, func(a, b undoneValue) int {
 		return cmp.Or(cmp.Compare(a.Range, b.Range), audit.CompareValues(a.Value, b.Value))
@@ -162,24 +180,6 @@ func (u *undo) run(ctx context.Context) error {
 		return nil
 	}
 	return err
-}
-
-// write writes what can be undone, and returns what that was and the revision of the write, or that of the state if nothing was written.
-func (u *undo) write(ctx context.Context, j *changes, first *reversal) (last *reversal, revision int64, err error) {
-	if first.released > 0 {
-		if err := awaitLeakAge(ctx, u.log, first.released); err != nil {
-			return nil, 0, err
-		}
-	}
-	err = untilWritten(u.journal, func() (bool, error) {
-		if last, err = u.look(ctx, j, first); err != nil {
-			return false, err
-		}
-		defer last.close()
-		revision, err = u.store.swap(ctx, last.state.Revision, last.ranges...)
-		return revision > 0, err
-	})
-	return last, revision, err
 }
 
 func (u *undo) print(report undoReport) error {
@@ -201,122 +201,125 @@ func (u *undo) print(report undoReport) error {
 	return nil
 }
 
-// valueOf is a value of a range.
-type valueOf struct{ name, value string }
-
-// reversal is how the changes are reversed at a state.
+// reversal is what becomes of the changes of one range.
 type reversal struct {
-	state *clusterstate.State
-	// ranges are those of the journal, with the changes reversed.
-	ranges []*held
-	// done is what becomes of each value.
-	done map[valueOf]undone
-	// released is the number of values that are released.
-	released int
+	*editor
+	changes *rangeChanges
+	// done is what becomes of each value, by its text.
+	done map[string]undone
 }
 
-func (r *reversal) close() {
-	for _, h := range r.ranges {
-		h.object.Close()
+// open opens the ranges of a journal.
+func (u *undo) open(j *changes) (ranges []*reversal, err error) {
+	look := func(ctx context.Context) (*clusterstate.State, error) {
+		state, err := clusterstate.ReadEtcd(ctx, u.store.client, clusterstate.Options{Prefix: u.store.prefix})
+		if err == nil {
+			err = j.checkCluster(u.journal, state)
+		}
+		if err == nil {
+			err = state.CheckReadable()
+		}
+		return state, err
 	}
+	for i := range j.Ranges {
+		one := &j.Ranges[i]
+		values, err := parseRange(one.Name)(one.Range)
+		if err != nil {
+			return ranges, err
+		}
+		e, err := u.store.newEditor(one.Name, values, look)
+		if err != nil {
+			return ranges, err
+		}
+		ranges = append(ranges, &reversal{editor: e, changes: one})
+	}
+	return ranges, nil
 }
 
-// look reads the cluster and reverses the changes in memory. A second look releases only values that the first one releases, too.
-func (u *undo) look(ctx context.Context, j *changes, first *reversal) (_ *reversal, err error) {
-	state, err := clusterstate.ReadEtcd(ctx, u.store.client, clusterstate.Options{Prefix: u.store.prefix})
+// look looks what can be reversed, and returns how many values would be released.
+func (u *undo) look(ctx context.Context, one *reversal, report *undoReport) (released int, err error) {
+	set, clear, err := one.changes.values()
 	if err == nil {
-		err = j.checkCluster(u.journal, state)
+		one.done, err = u.edit(ctx, one, rangekeeper.Edit{Set: clear, Clear: set, DryRun: true}, report)
 	}
-	if err == nil {
-		err = state.CheckReadable()
+	for _, what := range one.done {
+		if what.Result == changeReleased {
+			released++
+		}
+	}
+	return released, err
+}
+
+// reverse reverses the changes of one range. It releases what the first look would release, too; of the other values it says what they
+// are by now.
+func (u *undo) reverse(ctx context.Context, one *reversal, report *undoReport) error {
+	set, clear, err := one.changes.values()
+	if err != nil {
+		return err
+	}
+	isReleased := func(value rangekeeper.Value) bool { return one.done[value.String()].Result == changeReleased }
+	others := slices.DeleteFunc(slices.Clone(set), isReleased)
+	set = slices.DeleteFunc(set, func(value rangekeeper.Value) bool { return !isReleased(value) })
+	written, err := u.edit(ctx, one, rangekeeper.Edit{Set: clear, Clear: set}, report)
+	if err != nil {
+		return err
+	}
+	now, err := u.edit(ctx, one, rangekeeper.Edit{Clear: others, DryRun: true}, report)
+	for text, what := range now {
+		if what.Result != changeReleased {
+			one.done[text] = what
+		}
+	}
+	maps.Copy(one.done, written)
+	return err
+}
+
+// edit makes a change, or says what it would do, and returns what becomes of each value, by its text. A value that the repair has set is
+// released if it was recorded all the time since: the record of a value does not say whose it is. While the outcome of the repair is
+// unknown, so is that.
+func (u *undo) edit(ctx context.Context, one *reversal, change rangekeeper.Edit, report *undoReport) (map[string]undone, error) {
+	change.Kind, change.Since = rangekeeper.EditUndo, one.changes.WrittenRevision
+	edited, state, err := one.run(ctx, func(_ *clusterstate.State, complete *rangekeeper.Edit) error {
+		change.Listed, change.InUse, change.Store = complete.Listed, complete.InUse, complete.Store
+		*complete = change
+		return nil
+	})
+	if mismatched := (*rangekeeper.MismatchedRangeError)(nil); errors.As(err, &mismatched) {
+		return nil, fmt.Errorf("%s: %w: %s is %s, not %s", u.journal, errChanged, one.name, mismatched.Found, one.changes.Range)
+	}
+	if errors.Is(err, rangekeeper.ErrNotInitialised) {
+		return nil, u.store.missing(ctx, one.name)
 	}
 	if err != nil {
 		return nil, err
 	}
-	r := &reversal{state: state, done: map[valueOf]undone{}}
-	defer func() {
-		if err != nil {
-			r.close()
-		}
-	}()
-	users := audit.Users(state)
-	for _, one := range j.Ranges {
-		h, err := u.store.hold(ctx, state, users, one.Name)
-		if err != nil {
-			return nil, err
-		}
-		r.ranges = append(r.ranges, h)
-		if h.values.String() != one.Range {
-			return nil, fmt.Errorf("%s: %w: %s is %s, not %s", u.journal, errChanged, one.Name, h.values, one.Range)
-		}
-		err = h.change(func(h *held, a *rangekeeper.Allocator) error { return u.reverse(ctx, j, one, h, a, first, r) })
-		if err != nil {
-			return nil, err
-		}
+	if !change.DryRun && edited.Revision > state.Revision {
+		report.WrittenRevision = edited.Revision
 	}
-	return r, nil
-}
-
-// reverse reverses the changes of one range.
-func (u *undo) reverse(ctx context.Context, j *changes, one rangeChanges, h *held, a *rangekeeper.Allocator, first, r *reversal) error {
-	var leaked []string
-	if err := eachValue(one, func(value rangekeeper.Value, text string, set bool) error {
-		if set && a.Has(value) && len(h.users[value]) == 0 {
-			leaked = append(leaked, text)
-		}
-		return nil
-	}); err != nil {
-		return err
-	}
-	again, err := u.allocatedAgain(ctx, j, one.Name, h, leaked, first)
-	if err != nil {
-		return err
-	}
-	return eachValue(one, func(value rangekeeper.Value, text string, set bool) (err error) {
-		at, what := valueOf{one.Name, text}, undone{}
-		switch by := strings.Join(h.users[value], ", "); {
-		case set && !a.Has(value):
-			what.Result = alreadyFree
-		case set && by != "":
-			what = kept("used by " + by)
-		case set && again[text] != "":
-			what = kept(again[text])
-		case set && first != nil && first.done[at].Result != changeReleased:
-			what = first.done[at]
-		case set:
-			what.Result = changeReleased
-			r.released++
-			_, err = a.Release(value)
-		case !a.Has(value):
-			what.Result = changeAllocated
-			err = a.Allocate(value)
-		default:
-			what.Result = alreadyRecorded // by an earlier undo, or as it was allocated again
-		}
-		r.done[at] = what
-		return err
-	})
-}
-
-// allocatedAgain returns why values that the repair has set, and that no Service uses, may have been allocated by another client: the
-// record of a value does not say whose it is. A first look reads the versions of the range since the repair, a second one those
-// since the first.
-func (u *undo) allocatedAgain(ctx context.Context, j *changes, name string, h *held, values []string, first *reversal) (map[string]string, error) {
-	const again, unsure = "allocated again", "may have been allocated again"
-	because, freed, err := again, values, error(nil)
-	switch {
-	case first != nil:
-		freed, err = u.store.freedSince(ctx, h, first.state.Ranges[name].ModRevision, name, values)
-	case j.Outcome == outcomeUnknown:
-		because = unsure
-	default:
-		if freed, err = u.store.freedSince(ctx, h, j.WrittenRevision, name, values); errors.Is(err, rpctypes.ErrCompacted) {
-			because, freed, err = unsure, values, nil
-		}
-	}
-	all := map[string]string{}
-	for _, value := range freed {
-		all[value] = because
+	report.Source = sourceOf(kindEtcd, u.store.connection.String(), state)
+	users, err := audit.Users(state)
+	all := map[string]undone{}
+	for _, value := range edited.Values {
+		all[value.Value.String()] = result(value, users[value.Value])
 	}
 	return all, err
+}
+
+// result says what becomes of a value that Services use.
+func result(value rangekeeper.EditedValue, users []string) undone {
+	switch value.Fate {
+	case rangekeeper.FateSet:
+		return undone{Result: changeAllocated}
+	case rangekeeper.FateAlreadySet: // by an earlier undo, or as it was allocated again
+		return undone{Result: alreadyRecorded}
+	case rangekeeper.FateCleared:
+		return undone{Result: changeReleased}
+	case rangekeeper.FateAlreadyClear:
+		return undone{Result: alreadyFree}
+	case rangekeeper.FateInUse:
+		return kept("used by " + strings.Join(users, ", "))
+	case rangekeeper.FateReallocated:
+		return kept("allocated again")
+	}
+	return kept("may have been allocated again")
 }

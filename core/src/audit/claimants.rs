@@ -7,7 +7,6 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use crate::address::parse_address;
 use crate::finding::{Finding, FoundValue, Reason, Subject};
 use crate::service::Service;
 
@@ -61,8 +60,7 @@ fn is_duplicate(finding: &Finding) -> bool {
 
 impl Claims {
     fn observe(&mut self, service: &Service<'_>, referred: &HashMap<IpAddr, u64>) {
-        let texts = service.cluster_ip_texts().iter();
-        let addresses = texts.filter_map(|text| parse_address(text));
+        let addresses = service.addresses();
         let refers_to_it = |address| referred.get(&address) == Some(&self.services);
         let other = if addresses.clone().any(refers_to_it) { Refers::Other } else { Refers::None };
         for value in addresses.map(FoundValue::Address).chain(service.node_ports().map(FoundValue::Port)) {

@@ -24,6 +24,8 @@ pub(super) struct Batch<R: Range> {
     pub(super) cleared: Vec<u32>,
     /// The batch is right only if no Service has been written after this revision.
     pub(super) services_unchanged_since: Option<u64>,
+    /// Whether an edit clears some of `cleared`.
+    pub(super) cleared_by_hand: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -54,6 +56,7 @@ impl<R: Range> Batch<R> {
                     set: Vec::new(),
                     cleared: Vec::new(),
                     services_unchanged_since: None,
+                    cleared_by_hand: false,
                 };
             }
         };
@@ -61,7 +64,7 @@ impl<R: Range> Batch<R> {
         let planned = plan.evaluate(&operations, rng);
         let entries = operations.into_iter().zip(planned);
         let entries = entries.filter_map(|(pending, planned)| Some(Entry { pending, planned: planned? })).collect();
-        let Planning { next, set, cleared, services_unchanged_since } = plan.finish();
+        let Planning { next, set, cleared, services_unchanged_since, cleared_by_hand } = plan.finish();
         let next = match next {
             Ok(next) => Some(next),
             Err(unchanged) => {
@@ -69,7 +72,7 @@ impl<R: Range> Batch<R> {
                 None
             }
         };
-        Self { state: base.state, entries, next, set, cleared, services_unchanged_since }
+        Self { state: base.state, entries, next, set, cleared, services_unchanged_since, cleared_by_hand }
     }
 
     /// The value that the batch writes, if it changes anything.
@@ -91,9 +94,10 @@ impl<R: Range> Batch<R> {
         }
     }
 
-    /// What its compare-and-swap does with the witness.
+    /// What its compare-and-swap does with the witness. What the same batch allocates cannot be proven then, and its Services
+    /// are not written.
     pub(super) fn witness(&self) -> Witness {
-        match (self.state == Guard::default(), self.set.is_empty()) {
+        match (self.state == Guard::default() || self.cleared_by_hand, self.set.is_empty()) {
             (true, _) => Witness::Delete,
             (false, true) => Witness::Keep,
             (false, false) => Witness::Put,

@@ -104,6 +104,11 @@ impl Changes {
         self.store
     }
 
+    /// Whether this revision is certainly one of this store.
+    pub(super) fn is_own(&self, revision: u64) -> bool {
+        revision >= self.foreign
+    }
+
     /// A view of this revision is handed out.
     pub(super) fn viewed(&mut self, revision: u64) {
         if self.views.back() != Some(&revision) {

@@ -94,6 +94,10 @@ impl<R: Range, G: Rng> Committer<R, G> {
             self.protection.duplicated(&diff.duplicates);
             diff.read = self.history.accept_pass(diff.read);
         }
+        if matches!(operation, Operation::Edit(_)) {
+            // Whether the store has reached the list of Services is known after that.
+            self.history.connection.require_read();
+        }
         self.timers.set_earlier(Timer::Deadline, deadline);
         self.queue.push(Pending::new(owner, operation, deadline));
         ticket
@@ -135,7 +139,8 @@ impl<R: Range, G: Rng> Committer<R, G> {
         if !finished.is_empty() {
             return Step::Finished(finished);
         }
-        let from = self.history.watch_from(self.waits_for_history() || self.timers.is_set(Timer::Watch));
+        let needs_watch = self.waits_for_history() || self.timers.is_set(Timer::Watch);
+        let from = self.history.watch_from(needs_watch).filter(|_| !self.asks_for_past());
         if from.is_some() != mem::replace(&mut self.is_watching, from.is_some()) {
             return from.map_or(Step::StopWatch, |from| Step::Watch { from });
         }
@@ -173,6 +178,9 @@ impl<R: Range, G: Rng> Committer<R, G> {
             self.history.connection.read_sent();
             return self.send(now, None, Request::Read);
         };
+        if let Some(revision) = self.missing_past() {
+            return self.send(now, None, Request::ReadAt { revision });
+        }
         if self.pacing.lingers(self.queue.len(), now, &self.timers) {
             return self.wait(Some(Timer::Linger));
         }
@@ -187,8 +195,12 @@ impl<R: Range, G: Rng> Committer<R, G> {
         if self.config.replace == Replace::Once && base.is_initialised() {
             self.config.replace = Replace::IfUnused;
         }
-        let context =
-            Context { changes: self.history.changes(), protection: &self.protection, replace: self.config.replace };
+        let context = Context {
+            changes: self.history.changes(),
+            protection: &self.protection,
+            replace: self.config.replace,
+            answered: self.history.connection.answered_revision().unwrap_or(0),
+        };
         let batch = Batch::plan(base, operations, context, &mut self.memory, &mut self.rng);
         let Some(batch) = self.end_from_cache(now, batch) else { return self.poll(now) };
         let request = batch.request(&mut self.memory);
@@ -198,7 +210,8 @@ impl<R: Range, G: Rng> Committer<R, G> {
     pub(super) fn send(&mut self, now: Duration, batch: Option<Batch<R>>, request: Request) -> Step<R> {
         let (asked, reached) = (self.queue.submitted(), self.history.connection.reached());
         let is_swap = matches!(request, Request::Swap { .. });
-        self.flight = Some(Flight { sent: now, asked, reached, batch, is_swap });
+        let past = if let Request::ReadAt { revision } = request { Some(revision) } else { None };
+        self.flight = Some(Flight { sent: now, asked, reached, batch, is_swap, past });
         Step::Send(request)
     }
 
@@ -209,6 +222,16 @@ impl<R: Range, G: Rng> Committer<R, G> {
 
     fn wait(&self, held_up_by: Option<Timer>) -> Step<R> {
         self.timers.next(held_up_by).map_or(Step::Idle, Step::Wait)
+    }
+
+    /// The revision whose state an edit needs, and that is not known.
+    fn missing_past(&self) -> Option<u64> {
+        self.queue.needs_past().filter(|revision| self.history.misses(*revision))
+    }
+
+    /// Whether a state of the past is read, or is to be read next: a watch begins after it.
+    fn asks_for_past(&self) -> bool {
+        self.flight.as_ref().is_some_and(|flight| flight.past.is_some()) || self.missing_past().is_some()
     }
 
     fn waits_for_history(&self) -> bool {

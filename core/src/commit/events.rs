@@ -9,6 +9,7 @@ use crate::range::Range;
 use super::batch::Batch;
 use super::committer::Committer;
 use super::faults::Fault;
+use super::flight::Flight;
 use super::history::Adopted;
 use super::request::{Answer, Change, Event, Guard, Header};
 use super::settlement::{self, Written};
@@ -20,6 +21,11 @@ impl<R: Range, G: Rng> Committer<R, G> {
             Event::Answered { header, answer } => self.answered(now, header, answer),
             Event::Unknown => self.failed(now, None),
             Event::Refused(reason) => self.failed(now, Some(reason)),
+            Event::Compacted => {
+                if let Some(Flight { past: Some(revision), .. }) = self.flight.take() {
+                    self.queue.has_asked(revision);
+                }
+            }
             Event::Reconnected => self.history.connection.reconnected(),
             Event::Watched(change) => self.watched(change),
             Event::WatchEnded => self.is_watching = false,
@@ -46,8 +52,18 @@ impl<R: Range, G: Rng> Committer<R, G> {
                 self.history.connection.require_read();
                 settlement::put_back(batch, flight.is_swap, &mut self.queue);
             }
+            (None, Answer::Past(key)) => {
+                self.queue.has_asked(flight.past.unwrap_or(0));
+                if let Some(key) = key.filter(|_| is_same_store) {
+                    self.history.adopt_past(key);
+                }
+            }
             // Nobody asked for that.
             (None, Answer::Held) => self.history.connection.require_read(),
+            (Some(batch), Answer::Past(_)) => {
+                self.history.connection.require_read();
+                settlement::put_back(batch, flight.is_swap, &mut self.queue);
+            }
             (batch, Answer::Current(key)) => {
                 if let Some(batch) = batch {
                     self.pacing.answered();

@@ -82,6 +82,12 @@ pub enum Fault {
     PicksBeforeNames = 84,
     MissingKeyOfAnotherStoreTrusted = 86,
     RecreatedWithoutFence = 91,
+    EditNotGuarded = 96,
+    EditNotFenced = 97,
+    EditPicksUsed = 98,
+    EditWithoutHistory = 99,
+    EditOfAnotherStore = 100,
+    HalfEdit = 101,
 }
 
 impl Fault {

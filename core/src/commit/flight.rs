@@ -20,6 +20,8 @@ pub(super) struct Flight<R: Range> {
     pub(super) batch: Option<Batch<R>>,
     /// Whether the batch is written; else it is confirmed.
     pub(super) is_swap: bool,
+    /// The revision whose state is read, if it is not the present one.
+    pub(super) past: Option<u64>,
 }
 
 impl<R: Range> Flight<R> {
@@ -68,8 +70,16 @@ mod tests {
     fn flight(is_swap: bool, operations: Vec<Pending<PortRange>>) -> Flight<PortRange> {
         let entries = operations.into_iter().map(|pending| Entry { pending, planned: Planned::View }).collect();
         let (set, cleared) = (Vec::new(), Vec::new());
-        let batch = Batch { state: state(3), entries, next: None, set, cleared, services_unchanged_since: None };
-        Flight { sent: Duration::ZERO, asked: 0, reached: 0, batch: Some(batch), is_swap }
+        let batch = Batch {
+            state: state(3),
+            entries,
+            next: None,
+            set,
+            cleared,
+            services_unchanged_since: None,
+            cleared_by_hand: false,
+        };
+        Flight { sent: Duration::ZERO, asked: 0, reached: 0, batch: Some(batch), is_swap, past: None }
     }
 
     #[test]

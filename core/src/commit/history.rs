@@ -23,6 +23,8 @@ pub(super) struct History<R: Range> {
     strategy: Strategy,
     /// How many states of the key a watch may have to replay for an operation that comes later.
     replayed: u64,
+    /// How many states of the key a watch may have to replay for an edit.
+    followed: u64,
     /// The newest state that an answer or a watch has reported.
     base: Option<Base<R>>,
     /// What has changed up to it, or up to another state that a watch has reported.
@@ -55,6 +57,7 @@ impl<R: Range> History<R> {
             range,
             strategy,
             replayed: limits.replayed,
+            followed: limits.revisions as u64,
             base: None,
             changes: Changes::new(limits),
             connection: Connection::default(),
@@ -272,6 +275,28 @@ impl<R: Range> History<R> {
         protection.recreated();
         if !Fault::LossForgotten.is_on() {
             self.changes.forget_before(seen.state.mod_revision);
+        }
+    }
+
+    /// Whether what is known does not reach back to this revision of the present store, but its state then may be asked for.
+    pub(super) fn misses(&self, revision: u64) -> bool {
+        let is_older = |base: &Base<R>| base.is_initialised() && base.state.create_revision <= revision;
+        !self.changes.knows(revision) && self.changes.is_own(revision) && self.base.as_ref().is_some_and(is_older)
+    }
+
+    /// The store has reported an earlier state of the key: the history begins with it, and a watch reports what came after.
+    pub(super) fn adopt_past(&mut self, key: KeyValue<'_>) {
+        let Some(base) = &self.base else { return };
+        let versions = base.state.version.checked_sub(key.state.version);
+        let past = Base::decode(Some(key), self.range, self.strategy);
+        if !past.is_initialised() || versions.is_none_or(|versions| versions > self.followed) {
+            return;
+        }
+        if key.state == base.state {
+            self.changes.restart(key.state);
+        } else if key.state.mod_revision < base.state.mod_revision {
+            self.changes.restart(key.state);
+            self.changes.part(past.used().clone());
         }
     }
 

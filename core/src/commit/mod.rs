@@ -44,6 +44,8 @@
 //!         let held = match request {
 //!             Request::Read => false,
 //!             Request::Confirm { guard } => guard == self.state,
+//!             // Only for an edit, and only if others write the key, too.
+//!             Request::ReadAt { .. } => unimplemented!(),
 //!             Request::Swap { guard, value, .. } => guard == self.state && self.put(value),
 //!         };
 //!         let current = KeyValue { state: self.state, value: &self.value };
@@ -104,6 +106,7 @@ mod changes;
 mod committer;
 mod config;
 mod connection;
+mod edit;
 mod events;
 #[cfg(feature = "faults")]
 pub mod faults;
@@ -137,6 +140,7 @@ mod timers;
 
 pub use committer::Committer;
 pub use config::{Config, Replace};
+pub use edit::{Edit, EditKind, Edited, Fate};
 pub use operation::{Deferral, Diff, Failure, Finished, Known, Listed, Operation, Outcome, Repaired, Ticket, View};
 pub use pass::{Found, Listing, Pass, PassError};
 pub use passes::Passes;

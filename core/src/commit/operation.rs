@@ -6,6 +6,8 @@ use crate::allocator::{AllocateError, BatchError, Request};
 use crate::bitmap::Bitmap;
 use crate::range::Range;
 
+use super::edit::{Edit, Edited};
+
 /// The read of a pass that may be about another store.
 pub(super) const UNKNOWN_REVISION: u64 = 0;
 
@@ -44,6 +46,8 @@ pub enum Operation<R: Range> {
     Create,
     /// Apply the diff of a repair pass. There is one pass at a time.
     Repair(Box<Diff>),
+    /// Change values by hand.
+    Edit(Box<Edit<R>>),
 }
 
 impl<R: Range> Operation<R> {
@@ -65,6 +69,7 @@ impl<R: Range> Operation<R> {
                 Some(listed) if listed < diff.read => Err(Failure::StaleList { listed, read: diff.read }),
                 _ => Ok(()),
             },
+            Self::Edit(edit) => edit.check(range),
             Self::Release { .. } | Self::Read | Self::Create => Ok(()),
         }
     }
@@ -179,6 +184,8 @@ pub enum Outcome<R: Range> {
     },
     /// As much of the diff as was still right was applied.
     Repaired(Repaired<R>),
+    /// All of the edit was done, or nothing.
+    Edited(Edited<R>),
     /// Nothing was changed.
     Failed(Failure<R>),
     /// The operation may have taken effect or may do so yet. What it allocated must not be used.
@@ -262,6 +269,15 @@ pub enum Failure<R: Range> {
         /// When the range was read.
         read: u64,
     },
+    /// A Service was written after those of an edit were listed: it may have a value of the edit.
+    #[error("a Service was written after revision {listed}, at which Services were listed")]
+    ServicesWritten {
+        /// When Services were listed.
+        listed: u64,
+    },
+    /// The Services of an edit were listed in another store, or in a later state of it than it was restored to.
+    #[error("Services were listed in another store, or before it was restored")]
+    OtherStore,
     /// Its time was over before it was sent.
     #[error("the deadline was exceeded before the operation was sent")]
     DeadlineExceeded,

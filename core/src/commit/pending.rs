@@ -34,6 +34,8 @@ pub(super) struct Pending<R: Range> {
     pub(super) refusal: Option<Outcome<R>>,
     /// It was part of a batch before.
     pub(super) is_retry: bool,
+    /// The store was asked for the state that the history of an edit begins with.
+    pub(super) has_asked: bool,
 }
 
 impl<R: Range> Pending<R> {
@@ -47,13 +49,15 @@ impl<R: Range> Pending<R> {
             dropped: 0,
             refusal: None,
             is_retry: false,
+            has_asked: false,
         }
     }
 
     /// Whether the history has to be known: for clears, and for the view of a pass that counts leaks.
     pub(super) fn needs_history(&self, keeps_history: bool) -> bool {
-        match self.operation {
+        match &self.operation {
             Operation::Release { .. } => true,
+            Operation::Edit(edit) => edit.needs_history(),
             Operation::Repair(_) => self.owner != Owner::Own,
             Operation::Read => keeps_history,
             Operation::Allocate(_) | Operation::Create => false,

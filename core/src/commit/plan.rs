@@ -5,11 +5,13 @@ use std::ops;
 use rand_core::Rng;
 
 use crate::allocator::{AllocateError, Allocator, BatchError, Full, Request};
+use crate::bitmap::Bitmap;
 use crate::range::Range;
 
 use super::base::{RangeState, Readable};
 use super::changes::Changes;
 use super::config::Replace;
+use super::edit::Edited;
 use super::faults::Fault;
 use super::operation::{Deferral, Diff, Failure, Operation, Outcome, Repaired};
 use super::pending::{Owner, Pending};
@@ -23,6 +25,8 @@ pub(super) enum Planned<R: Range> {
     Take(Vec<u32>),
     /// It returns what is stored.
     View,
+    /// It changes this by hand.
+    Edit(Edited<R>),
     End(Outcome<R>),
 }
 
@@ -32,6 +36,8 @@ pub(super) struct Context<'a> {
     pub(super) changes: &'a Changes,
     pub(super) protection: &'a Protection,
     pub(super) replace: Replace,
+    /// The revision of the store's last answer.
+    pub(super) answered: u64,
 }
 
 /// What a batch changes.
@@ -41,6 +47,8 @@ pub(super) struct Planning<R: Range> {
     pub(super) set: Vec<u32>,
     pub(super) cleared: Vec<u32>,
     pub(super) services_unchanged_since: Option<u64>,
+    /// Whether an edit clears some of `cleared`.
+    pub(super) cleared_by_hand: bool,
 }
 
 /// A batch that is being evaluated.
@@ -57,6 +65,8 @@ pub(super) struct Plan<'a, R: Range> {
     pub(super) set: Vec<u32>,
     pub(super) cleared: Vec<u32>,
     services_unchanged_since: Option<u64>,
+    /// Whether an edit clears some of `cleared`.
+    pub(super) cleared_by_hand: bool,
     /// Whether the object has to be written even if no offset changes.
     initialises: bool,
 }
@@ -74,6 +84,7 @@ impl<'a, R: Range> Plan<'a, R> {
             set: Vec::new(),
             cleared: Vec::new(),
             services_unchanged_since: None,
+            cleared_by_hand: false,
             initialises: false,
         }
     }
@@ -86,7 +97,11 @@ impl<'a, R: Range> Plan<'a, R> {
             *planned = self.allocate(pending, rng);
         }
         for ((pending, repaired), planned) in operations.iter().zip(repaired).zip(&mut planned) {
-            planned.get_or_insert_with(|| self.clear(pending, repaired));
+            match planned {
+                Some(Planned::Edit(edited)) => self.clear_edited(&pending.operation, edited),
+                Some(_) => {}
+                None => *planned = Some(self.clear(pending, repaired)),
+            }
         }
         self.allocate_cleared(operations, &mut planned, rng);
         planned
@@ -101,8 +116,8 @@ impl<'a, R: Range> Plan<'a, R> {
         } else {
             Err(self.next)
         };
-        let Self { set, cleared, services_unchanged_since, .. } = self;
-        Planning { next, set, cleared, services_unchanged_since }
+        let Self { set, cleared, services_unchanged_since, cleared_by_hand, .. } = self;
+        Planning { next, set, cleared, services_unchanged_since, cleared_by_hand }
     }
 
     /// Sets what a repair sets.
@@ -137,9 +152,13 @@ impl<'a, R: Range> Plan<'a, R> {
         repaired
     }
 
-    /// Serves an allocation; `None` for other operations.
+    /// Serves an allocation, or an edit but for its clears; `None` for other operations.
     pub(super) fn allocate(&mut self, pending: &Pending<R>, rng: &mut impl Rng) -> Option<Planned<R>> {
-        let Operation::Allocate(requests) = &pending.operation else { return None };
+        let requests = match &pending.operation {
+            Operation::Allocate(requests) => requests,
+            Operation::Edit(edit) => return Some(self.edit(pending, edit, rng)),
+            _ => return None,
+        };
         if let Some(failure) = self.refusal() {
             return Some(Planned::End(Outcome::Failed(failure)));
         }
@@ -157,8 +176,7 @@ impl<'a, R: Range> Plan<'a, R> {
                 }
                 self.clear_named(requests);
                 if !taken.is_empty() {
-                    // What is spared is computed again when it is needed.
-                    (self.level, self.spare) = (0, None);
+                    self.forget_spare();
                 }
                 for offset in taken {
                     self.next.bitmap_mut().remove(offset);
@@ -216,8 +234,13 @@ impl<'a, R: Range> Plan<'a, R> {
         Ok(())
     }
 
+    /// What is spared is computed again when it is needed.
+    pub(super) fn forget_spare(&mut self) {
+        (self.level, self.spare) = (0, None);
+    }
+
     /// Picks a free offset in the strategy's band. Recently released offsets come last, the newest of them last of all.
-    fn pick(&mut self, rng: &mut impl Rng) -> Option<u32> {
+    pub(super) fn pick(&mut self, rng: &mut impl Rng) -> Option<u32> {
         let band = self.next.band_to_choose_from()?;
         if band != self.band {
             (self.band, self.level, self.spare) = (band, 0, None);
@@ -249,7 +272,7 @@ impl<'a, R: Range> Plan<'a, R> {
     /// Clears what a release or a repair clears, and ends all that is not ended yet.
     pub(super) fn clear(&mut self, pending: &Pending<R>, mut repaired: Repaired<R>) -> Planned<R> {
         Planned::End(match &pending.operation {
-            Operation::Allocate(_) | Operation::Read => return Planned::View,
+            Operation::Allocate(_) | Operation::Edit(_) | Operation::Read => return Planned::View,
             Operation::Create => match &self.readable.range_state {
                 RangeState::OtherRange { .. } => {
                     self.refusal().map_or(Outcome::Created { created: false }, Outcome::Failed)
@@ -281,13 +304,38 @@ impl<'a, R: Range> Plan<'a, R> {
                         repaired.changed += 1;
                     }
                 }
-                if !repaired.cleared.is_empty() {
-                    let both = self.services_unchanged_since.into_iter().chain(diff.listed.guard());
-                    self.services_unchanged_since = both.min();
+                if let Some(listed) = diff.listed.guard().filter(|_| !repaired.cleared.is_empty()) {
+                    self.depend_on_services(listed);
                 }
                 Outcome::Repaired(repaired)
             }
         })
+    }
+
+    /// The batch is right only if no Service has been written after this revision.
+    pub(super) fn depend_on_services(&mut self, listed: u64) {
+        self.services_unchanged_since = self.services_unchanged_since.into_iter().chain([listed]).min();
+    }
+
+    /// What was in use before the batch.
+    pub(super) fn used(&self) -> &Bitmap {
+        self.readable.used.bitmap()
+    }
+
+    /// Whether this committer handed the offset out within the grace.
+    pub(super) fn is_handed_out(&self, offset: u32) -> bool {
+        self.context.protection.is_handed_out(offset)
+    }
+
+    /// Whether the offset has not changed since this revision, if that is certainly one of this store; `None` if it is not known.
+    pub(super) fn is_unchanged(&self, offset: u32, since: u64) -> Option<bool> {
+        let changes = self.context.changes;
+        changes.is_unchanged_since(offset, since).filter(|_| changes.is_own(since))
+    }
+
+    /// Whether a list of this revision, made when the committer knew this store, is certainly not one of the present store.
+    pub(super) fn is_foreign(&self, listed: u64, store: u32) -> bool {
+        store != self.context.changes.store() || listed > self.context.answered
     }
 
     /// Why a repair must not write the configured range.
@@ -311,7 +359,7 @@ impl<'a, R: Range> Plan<'a, R> {
     }
 
     /// Clears an offset that was set before the batch. Returns whether that changed anything.
-    fn free(&mut self, offset: u32) -> bool {
+    pub(super) fn free(&mut self, offset: u32) -> bool {
         let freed = self.readable.used.bitmap().contains(offset) && self.next.bitmap_mut().remove(offset);
         if freed {
             self.cleared.push(offset);
@@ -320,7 +368,7 @@ impl<'a, R: Range> Plan<'a, R> {
     }
 
     /// Why nothing may be taken from the object as it stands.
-    fn refusal(&self) -> Option<Failure<R>> {
+    pub(super) fn refusal(&self) -> Option<Failure<R>> {
         match &self.readable.range_state {
             RangeState::Initialised => None,
             RangeState::OtherRange { .. } if Fault::OtherRangeTakenForOwn.is_on() => None,

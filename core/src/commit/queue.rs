@@ -190,6 +190,25 @@ impl<R: Range> Queue<R> {
         }
     }
 
+    /// The revision from which on the history of an edit that waits has to be known, if the store was not asked yet.
+    pub(super) fn needs_past(&self) -> Option<u64> {
+        let edits =
+            self.waiting.iter().filter(|pending| !pending.has_asked).filter_map(|pending| match &pending.operation {
+                Operation::Edit(edit) if edit.needs_history() => Some(edit.since),
+                _ => None,
+            });
+        edits.min()
+    }
+
+    /// The store was asked for its state at this revision.
+    pub(super) fn has_asked(&mut self, revision: u64) {
+        for pending in &mut self.waiting {
+            if let Operation::Edit(edit) = &pending.operation {
+                pending.has_asked |= edit.since >= revision;
+            }
+        }
+    }
+
     /// The repair passes whose diffs wait were about another store.
     pub(super) fn disown_passes(&mut self) {
         for pending in &mut self.waiting {

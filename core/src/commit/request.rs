@@ -46,12 +46,17 @@ impl Guard {
     }
 }
 
-/// A request to the store. There is one at a time; it ends by [`Event::Answered`], [`Event::Unknown`] or
-/// [`Event::Refused`].
+/// A request to the store. There is one at a time; it ends by [`Event::Answered`], [`Event::Unknown`],
+/// [`Event::Refused`] or [`Event::Compacted`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// A linearizable read of the key.
     Read,
+    /// A read of the key as it was at this revision, which may be compacted.
+    ReadAt {
+        /// The revision.
+        revision: u64,
+    },
     /// A transaction: if the guard holds, put the value and write the witness, else read the key.
     Swap {
         /// What the key must be.
@@ -109,6 +114,8 @@ pub enum Answer<'a> {
     Held,
     /// The answer to a read, or what stood against the guard: the key, if it is there.
     Current(Option<KeyValue<'a>>),
+    /// The answer to a read of the past: the key, if it was there.
+    Past(Option<KeyValue<'a>>),
 }
 
 /// One change of the key, as a watch reports it.
@@ -137,6 +144,8 @@ pub enum Event<'a> {
     Unknown,
     /// The store refuses the request for this reason: no space, no permission. The request will not take effect later.
     Refused(&'a str),
+    /// The store no longer has the past that was to be read.
+    Compacted,
     /// The connection is a new one: what was known may be out of date, or the store be another one. It is reported before
     /// anything that came over the new connection.
     Reconnected,

@@ -6,9 +6,10 @@ use crate::bitmap::Bitmap;
 use crate::range::Range;
 
 use super::batch::{Batch, Entry};
+use super::edit::Edited;
 use super::faults::Fault;
 use super::history::History;
-use super::operation::{Diff, Listed, Operation, Outcome};
+use super::operation::{Diff, Failure, Listed, Operation, Outcome};
 use super::pending::{Owner, Pending};
 use super::plan::Planned;
 use super::protection::Protection;
@@ -102,9 +103,23 @@ pub(super) fn conflict<R: Range>(mut batch: Batch<R>, key: Guard, queue: &mut Qu
     if lost_to_services {
         // One of them may have what was to be cleared.
         batch.drop_clears();
+        end_edits(&mut batch, queue);
     }
     put_back(batch, false, queue);
     !lost_to_services
+}
+
+/// Ends the edits of a batch for which it was certainly too late, as Services have been written: their callers list Services again.
+fn end_edits<R: Range>(batch: &mut Batch<R>, queue: &mut Queue<R>) {
+    let guard = batch.services_unchanged_since;
+    batch.entries.retain(|Entry { pending, .. }| {
+        let Operation::Edit(edit) = &pending.operation else { return true };
+        if guard.is_some_and(|guard| guard < edit.listed) {
+            return true;
+        }
+        queue.end(pending.owner, pending.given_up(false, Failure::ServicesWritten { listed: edit.listed }));
+        false
+    });
 }
 
 /// Ends the operations of a batch that the store refuses, and says why. A compare-and-swap needs a read first: etcd carries
@@ -140,6 +155,7 @@ fn end<R: Range>(
 ) {
     let outcome = match planned {
         Planned::View => history.view(revision).map(Outcome::Read),
+        Planned::Edit(edited) => Some(Outcome::Edited(Edited { revision, ..edited })),
         Planned::End(outcome) => Some(pending.ended(outcome)),
         // An allocation of nothing.
         Planned::Take(_) => {

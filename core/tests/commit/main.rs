@@ -1,6 +1,7 @@
 //! The committer against an in-memory store that behaves like etcd for one key.
 
 mod allocation;
+mod edit;
 mod loss;
 mod protection;
 mod release;

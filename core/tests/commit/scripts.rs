@@ -12,8 +12,8 @@ use rangekeeper::Range;
 use rangekeeper::allocator::{AllocateError, BatchError, Request as Wanted, Strategy};
 use rangekeeper::bitmap::Bitmap;
 use rangekeeper::commit::{
-    Answer, Change, Committer, Config, Event, Failure, Guard, Header, KeyValue, Operation, Outcome, Replace, Request,
-    Step, Ticket,
+    Answer, Change, Committer, Config, Edit, EditKind, Edited, Event, Failure, Fate, Guard, Header, KeyValue,
+    Operation, Outcome, Replace, Request, Step, Ticket,
 };
 use rangekeeper::ports::PortRange;
 use rangekeeper::range_allocation::{Form, RangeAllocation};
@@ -111,9 +111,33 @@ impl Story {
                 let wanted = |word: &&str| if *word == "any" { Wanted::Next } else { Wanted::This(port(word)) };
                 Operation::Allocate(values.iter().map(wanted).collect())
             }
+            ["edit", kind, listed, since, ref rest @ ..] => {
+                Operation::Edit(Box::new(self.edit(kind, number(listed, place), number(since, place), rest, place)))
+            }
             _ => panic!("{place}: an unknown operation"),
         };
         self.names.insert(self.committer.submit(operation, deadline), name.to_owned());
+    }
+
+    fn edit(&self, kind: &str, listed: u64, since: u64, words: &[&str], place: &str) -> Edit<PortRange> {
+        let kind = match kind {
+            "change" => EditKind::Change,
+            "force" => EditKind::Force,
+            "plan" => EditKind::Plan,
+            "undo" => EditKind::Undo,
+            _ => panic!("{place}: an unknown kind"),
+        };
+        let after = |list: &str| {
+            let from = words.iter().position(|word| *word == list).map_or(words.len(), |at| at + 1);
+            let numbers = words[from..].iter().map_while(|word| word.parse::<u16>().ok());
+            numbers.collect::<Vec<_>>()
+        };
+        let mut in_use = Bitmap::new(self.range.size());
+        for port in after("used") {
+            in_use.insert(self.range.offset_of(port).expect(place));
+        }
+        let pick = after("pick").first().map_or(0, |count| u32::from(*count));
+        Edit { kind, set: after("set"), pick, clear: after("clear"), in_use, listed, since, store: 0, dry_run: false }
     }
 
     fn handle(&mut self, words: &[&str], place: &str) {
@@ -128,6 +152,13 @@ impl Story {
                 let key = KeyValue { state: state(key, place), value: &stored };
                 Event::Answered { header: header(revision), answer: Answer::Current(Some(key)) }
             }
+            ["past", revision] => Event::Answered { header: header(revision), answer: Answer::Past(None) },
+            ["past", revision, key, ref ports @ ..] => {
+                stored = self.stored(ports, place);
+                let key = KeyValue { state: state(key, place), value: &stored };
+                Event::Answered { header: header(revision), answer: Answer::Past(Some(key)) }
+            }
+            ["compacted"] => Event::Compacted,
             ["unknown"] => Event::Unknown,
             ["refused", ..] => Event::Refused(&reason),
             ["reconnected"] => Event::Reconnected,
@@ -174,6 +205,7 @@ impl Story {
             Step::Watch { from } => format!("watch {from}"),
             Step::StopWatch => "stop-watch".to_owned(),
             Step::Send(Request::Read) => "read".to_owned(),
+            Step::Send(Request::ReadAt { revision }) => format!("read-at {revision}"),
             Step::Send(Request::Confirm { guard: state }) => format!("confirm {}", guard(state)),
             Step::Send(Request::Swap { guard: state, value, .. }) => {
                 let mut used = Bitmap::new(self.range.size());
@@ -211,11 +243,27 @@ impl Story {
                     }) => "in-use",
                     Failure::NotInitialised => "not-initialised",
                     Failure::Refused { .. } => "refused",
+                    Failure::ServicesWritten { .. } => "services-written",
+                    Failure::OtherStore => "other-store",
                     Failure::DeadlineExceeded => "deadline",
                     Failure::Cancelled => "cancelled",
                     other => panic!("{other}"),
                 };
                 format!("failed {reason}")
+            }
+            Outcome::Edited(Edited { revision, is_done, values }) => {
+                let fate = |fate| match fate {
+                    Fate::Set => "set",
+                    Fate::Cleared => "cleared",
+                    Fate::AlreadySet => "already-set",
+                    Fate::AlreadyClear => "already-clear",
+                    Fate::InUse => "in-use",
+                    Fate::Unused => "unused",
+                    Fate::Reallocated => "reallocated",
+                    Fate::Unsure => "unsure",
+                };
+                let values: String = values.iter().map(|(port, one)| format!(" {port} {}", fate(*one))).collect();
+                format!("{} {revision}{values}", if *is_done { "edited" } else { "not-edited" })
             }
             Outcome::Repaired(_) => panic!("scripts do not repair"),
         }

@@ -9,7 +9,7 @@ use rand_xoshiro::rand_core::SeedableRng;
 use rangekeeper::allocator::{Request as Wanted, Strategy};
 use rangekeeper::commit::{
     Answer, Change, Committer, Config, Event, Finished, Guard, Header, KeyValue, Operation, Outcome, Replace, Request,
-    Step, Ticket,
+    Step, Ticket, Witness,
 };
 use rangekeeper::ports::PortRange;
 use rangekeeper::range::Range;
@@ -112,6 +112,10 @@ pub(crate) struct Store {
     pub(crate) writes: usize,
     /// The revision of the last Service.
     pub(crate) services_written: u64,
+    /// Whether the last write deleted the witness.
+    pub(crate) is_fenced: bool,
+    /// The store has no states before this revision any more.
+    pub(crate) compacted: u64,
     /// Every change with its revision; `None` for a deletion.
     pub(crate) log: Vec<(u64, Option<Key>)>,
 }
@@ -153,17 +157,24 @@ impl Store {
         let state = self.key.as_ref().map_or(Guard::default(), |(state, _)| *state);
         let held = match request {
             Request::Read => false,
+            Request::ReadAt { revision } => return (self.header(), self.past(revision)),
             Request::Confirm { guard } => guard == state,
-            Request::Swap { guard, value, services_unchanged_since, .. } => {
+            Request::Swap { guard, value, services_unchanged_since, witness } => {
                 let unchanged = services_unchanged_since.is_none_or(|revision| self.services_written <= revision);
                 let held = guard == state && unchanged;
                 if held {
                     self.put(value);
+                    self.is_fenced = witness == Witness::Delete;
                 }
                 held
             }
         };
         (self.header(), if held { Answer::Held } else { self.current() })
+    }
+
+    fn past(&self, revision: u64) -> Answer<'_> {
+        let then = self.log.iter().rev().find(|(at, _)| *at <= revision).and_then(|(_, key)| key.as_ref());
+        Answer::Past(then.map(|(state, value)| KeyValue { state: *state, value }))
     }
 
     pub(crate) fn current(&self) -> Answer<'_> {
@@ -172,6 +183,9 @@ impl Store {
 
     /// Performs a request and reports the answer to the committer.
     pub(crate) fn perform<R: Range>(&mut self, request: Request, now: Duration, committer: &mut Shell<R>) {
+        if matches!(request, Request::ReadAt { revision } if revision < self.compacted) {
+            return committer.handle(Event::Compacted, now);
+        }
         let (header, answer) = self.answer(request);
         committer.handle(Event::Answered { header, answer }, now);
     }

@@ -163,6 +163,8 @@ impl EtcdKey {
                 (guard, puts)
             }
             Request::Confirm { guard } => (guard, Vec::new()),
+            // An edit by hand needs it; there are none here.
+            Request::ReadAt { .. } => unreachable!("nothing is edited by hand"),
         };
         let expected = [
             Compare::mod_revision(key.as_str(), CompareOp::Equal, guard.mod_revision.cast_signed()),

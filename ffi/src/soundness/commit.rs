@@ -204,7 +204,7 @@ fn passes_audits_and_reports_need_nothing_that_they_were_made_of() {
         assert_eq!(ended[0].values, [address(0x0a00_0003)]);
         rk_committer_free(committer);
         let (mut data, mut len) = ([0; 1], 0);
-        assert_eq!(rk_report_snapshot(report, 0, data.as_mut_ptr(), 1, &mut len), OK);
+        assert_eq!(rk_report_snapshot(report, 0, RK_VALUES_NEXT, data.as_mut_ptr(), 1, &mut len), OK);
         assert_eq!((len, data), (1, [7]));
         rk_report_free(report);
     }

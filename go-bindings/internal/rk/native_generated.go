@@ -91,6 +91,8 @@ package rk
 #cgo nocallback rk_committer_value
 #cgo noescape rk_committer_finished
 #cgo nocallback rk_committer_finished
+#cgo noescape rk_committer_submit_edit
+#cgo nocallback rk_committer_submit_edit
 #cgo noescape rk_reason_name
 #cgo nocallback rk_reason_name
 #cgo noescape rk_reason_severity
@@ -235,6 +237,8 @@ package rk
 #cgo nocallback rk_service_cidr_offset_of
 #cgo noescape rk_service_cidr_value_at
 #cgo nocallback rk_service_cidr_value_at
+#cgo noescape rk_services_claims
+#cgo nocallback rk_services_claims
 #cgo noescape rk_address_parse
 #cgo nocallback rk_address_parse
 #cgo noescape rk_value_text
@@ -328,6 +332,7 @@ var (
 	_ [C.sizeof_rk_step_confirm]byte             = [unsafe.Sizeof(StepConfirm{})]byte{}
 	_ [C.sizeof_rk_step_finished]byte            = [unsafe.Sizeof(StepFinished{})]byte{}
 	_ [C.sizeof_rk_step_watch]byte               = [unsafe.Sizeof(StepWatch{})]byte{}
+	_ [C.sizeof_rk_step_read_at]byte             = [unsafe.Sizeof(StepReadAt{})]byte{}
 	_ [C.sizeof_rk_header]byte                   = [unsafe.Sizeof(Header{})]byte{}
 	_ [C.sizeof_rk_known]byte                    = [unsafe.Sizeof(Known{})]byte{}
 	_ [C.sizeof_rk_allocated]byte                = [unsafe.Sizeof(Allocated{})]byte{}
@@ -337,6 +342,7 @@ var (
 	_ [C.sizeof_rk_created]byte                  = [unsafe.Sizeof(Created{})]byte{}
 	_ [C.sizeof_rk_repaired]byte                 = [unsafe.Sizeof(Repaired{})]byte{}
 	_ [C.sizeof_rk_failed]byte                   = [unsafe.Sizeof(Failed{})]byte{}
+	_ [C.sizeof_rk_edited]byte                   = [unsafe.Sizeof(Edited{})]byte{}
 	_ [C.sizeof_rk_service_cidr]byte             = [unsafe.Sizeof(ServiceCIDR{})]byte{}
 	_ [C.sizeof_rk_reservation]byte              = [unsafe.Sizeof(Reservation{})]byte{}
 	_ [C.sizeof_rk_index_changes]byte            = [unsafe.Sizeof(IndexChanges{})]byte{}
@@ -349,6 +355,7 @@ var (
 	_ [C.sizeof_rk_offset_state]byte             = [unsafe.Sizeof(OffsetState{})]byte{}
 	_ [C.sizeof_rk_cell]byte                     = [unsafe.Sizeof(Cell{})]byte{}
 	_ [C.sizeof_rk_service_cidr_description]byte = [unsafe.Sizeof(ServiceCIDRDescription{})]byte{}
+	_ [C.sizeof_rk_claim]byte                    = [unsafe.Sizeof(Claim{})]byte{}
 )
 
 // aligned is a struct as C aligns it: cgo does not know that there are 64-bit numbers in its union.
@@ -415,6 +422,7 @@ func (s *Step) fromC(c *C.rk_step) {
 	s.Data.Confirm = *(*StepConfirm)(unsafe.Pointer(&c.data))
 	s.Data.Finished = *(*StepFinished)(unsafe.Pointer(&c.data))
 	s.Data.Watch = *(*StepWatch)(unsafe.Pointer(&c.data))
+	s.Data.ReadAt = *(*StepReadAt)(unsafe.Pointer(&c.data))
 }
 
 func (s *Key) toC(pinner *runtime.Pinner) (c C.rk_key) {
@@ -482,6 +490,32 @@ func (s *Finished) fromC(c *C.rk_finished) {
 	s.Data.Created = *(*Created)(unsafe.Pointer(&c.data))
 	s.Data.Repaired = *(*Repaired)(unsafe.Pointer(&c.data))
 	s.Data.Failed = *(*Failed)(unsafe.Pointer(&c.data))
+	s.Data.Edited = *(*Edited)(unsafe.Pointer(&c.data))
+}
+
+func (s *Edit) toC(pinner *runtime.Pinner) (c C.rk_edit) {
+	c.kind = C.uint32_t(s.Kind)
+	c.pick = C.uint32_t(s.Pick)
+	if len(s.Set) > 0 {
+		data := unsafe.Pointer(unsafe.SliceData(s.Set))
+		pinner.Pin(data)
+		c.set, c.set_len = (*C.rk_value)(data), C.size_t(len(s.Set))
+	}
+	if len(s.Clear) > 0 {
+		data := unsafe.Pointer(unsafe.SliceData(s.Clear))
+		pinner.Pin(data)
+		c.clear, c.clear_len = (*C.rk_value)(data), C.size_t(len(s.Clear))
+	}
+	if len(s.InUse) > 0 {
+		data := unsafe.Pointer(unsafe.SliceData(s.InUse))
+		pinner.Pin(data)
+		c.in_use, c.in_use_len = (*C.uint8_t)(data), C.size_t(len(s.InUse))
+	}
+	c.listed = C.uint64_t(s.Listed)
+	c.since = C.uint64_t(s.Since)
+	c.store = C.uint32_t(s.Store)
+	c.dry_run = C.bool(s.DryRun)
+	return c
 }
 
 func (s *RangeDescription) fromC(c *C.rk_range_description) {
@@ -860,6 +894,24 @@ func CommitterFinished(committer *Committer, finished []Finished, values []Value
 		for i := range c_finished[:min(len(c_finished), int(*n))] {
 			finished[i].fromC(&c_finished[i])
 		}
+	}
+	return Result(result)
+}
+
+// CommitterSubmitEdit is rk_committer_submit_edit.
+func CommitterSubmitEdit(committer *Committer, edit *Edit, deadline uint64, ticket *uint64, theError *Error) Result {
+	var pinner runtime.Pinner
+	defer pinner.Unpin()
+	var c_edit aligned[C.rk_edit]
+	var p_edit *C.rk_edit
+	if edit != nil {
+		c_edit.c = edit.toC(&pinner)
+		p_edit = &c_edit.c
+	}
+	var c_error aligned[C.rk_error]
+	result := C.rk_committer_submit_edit((*C.rk_committer)(unsafe.Pointer(committer)), p_edit, C.uint64_t(deadline), (*C.uint64_t)(unsafe.Pointer(ticket)), &c_error.c)
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
 	}
 	return Result(result)
 }
@@ -1310,8 +1362,8 @@ func ReportRuns(report *Report, theRange uint, set uint32, members bool, fromOff
 }
 
 // ReportSnapshot is rk_report_snapshot.
-func ReportSnapshot(report *Report, theRange uint, buffer []uint8, theLen *uint) Result {
-	return Result(C.rk_report_snapshot((*C.rk_report)(unsafe.Pointer(report)), C.size_t(theRange), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
+func ReportSnapshot(report *Report, theRange uint, values uint32, buffer []uint8, theLen *uint) Result {
+	return Result(C.rk_report_snapshot((*C.rk_report)(unsafe.Pointer(report)), C.size_t(theRange), C.uint32_t(values), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
 }
 
 // ReportState is rk_report_state.
@@ -1347,6 +1399,24 @@ func ServiceCIDROffsetOf(cidr *ServiceCIDR, value *Value, offset *uint64) Result
 // ServiceCIDRValueAt is rk_service_cidr_value_at.
 func ServiceCIDRValueAt(cidr *ServiceCIDR, offset uint64, value *Value) Result {
 	return Result(C.rk_service_cidr_value_at((*C.rk_service_cidr)(unsafe.Pointer(cidr)), C.uint64_t(offset), (*C.rk_value)(unsafe.Pointer(value))))
+}
+
+// ServicesClaims is rk_services_claims.
+func ServicesClaims(batch *Services, from uint, claims []Claim, n *uint, theError *Error) Result {
+	var pinner runtime.Pinner
+	defer pinner.Unpin()
+	var c_batch aligned[C.rk_services]
+	var p_batch *C.rk_services
+	if batch != nil {
+		c_batch.c = batch.toC(&pinner)
+		p_batch = &c_batch.c
+	}
+	var c_error aligned[C.rk_error]
+	result := C.rk_services_claims(p_batch, C.size_t(from), (*C.rk_claim)(unsafe.Pointer(unsafe.SliceData(claims))), C.size_t(len(claims)), (*C.size_t)(unsafe.Pointer(n)), &c_error.c)
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
 }
 
 // AddressParse is rk_address_parse.

@@ -197,6 +197,11 @@ func (s *StepWatch) load(c *call, at uint32) {
 	s.From = endian.Uint64(b[0:])
 }
 
+func (s *StepReadAt) load(c *call, at uint32) {
+	b := c.bytes(at, 8)
+	s.Revision = endian.Uint64(b[0:])
+}
+
 func (s *Step) load(c *call, at uint32) {
 	b := c.bytes(at, 72)
 	s.Kind = endian.Uint32(b[0:])
@@ -205,6 +210,7 @@ func (s *Step) load(c *call, at uint32) {
 	s.Data.Confirm.load(c, at+8)
 	s.Data.Finished.load(c, at+8)
 	s.Data.Watch.load(c, at+8)
+	s.Data.ReadAt.load(c, at+8)
 }
 
 func (s *Header) store(c *call, at uint32) {
@@ -316,6 +322,13 @@ func (s *Failed) load(c *call, at uint32) {
 	s.Reason = uint(endian.Uint32(b[16:]))
 }
 
+func (s *Edited) load(c *call, at uint32) {
+	b := c.bytes(at, 16)
+	s.Revision = endian.Uint64(b[0:])
+	s.Values = uint(endian.Uint32(b[8:]))
+	s.IsDone = b[12] != 0
+}
+
 func (s *Finished) load(c *call, at uint32) {
 	b := c.bytes(at, 80)
 	s.Ticket = endian.Uint64(b[0:])
@@ -327,6 +340,32 @@ func (s *Finished) load(c *call, at uint32) {
 	s.Data.Created.load(c, at+16)
 	s.Data.Repaired.load(c, at+16)
 	s.Data.Failed.load(c, at+16)
+	s.Data.Edited.load(c, at+16)
+}
+
+func (s *Edit) store(c *call, at uint32) {
+	listSet := c.allocateMany(len(s.Set), 24, 8)
+	for i := range s.Set {
+		s.Set[i].store(c, listSet+uint32(i)*24)
+	}
+	listClear := c.allocateMany(len(s.Clear), 24, 8)
+	for i := range s.Clear {
+		s.Clear[i].store(c, listClear+uint32(i)*24)
+	}
+	listInUse := c.putBytes(s.InUse)
+	b := c.bytes(at, 56)
+	endian.PutUint32(b[0:], uint32(s.Kind))
+	endian.PutUint32(b[4:], uint32(s.Pick))
+	endian.PutUint32(b[8:], uint32(listSet))
+	endian.PutUint32(b[12:], uint32(len(s.Set)))
+	endian.PutUint32(b[16:], uint32(listClear))
+	endian.PutUint32(b[20:], uint32(len(s.Clear)))
+	endian.PutUint32(b[24:], uint32(listInUse))
+	endian.PutUint32(b[28:], uint32(len(s.InUse)))
+	endian.PutUint64(b[32:], uint64(s.Listed))
+	endian.PutUint64(b[40:], uint64(s.Since))
+	endian.PutUint32(b[48:], uint32(s.Store))
+	putBool(b[52:], s.DryRun)
 }
 
 func (s *ServiceCIDR) store(c *call, at uint32) {
@@ -455,6 +494,12 @@ func (s *ServiceCIDRDescription) load(c *call, at uint32) {
 	b := c.bytes(at, 16)
 	s.Size = endian.Uint64(b[0:])
 	s.StaticBand = endian.Uint32(b[8:])
+}
+
+func (s *Claim) load(c *call, at uint32) {
+	b := c.bytes(at, 48)
+	s.Value.load(c, at+0)
+	s.Service = endian.Uint64(b[24:])
 }
 
 // AllocatorNew is rk_allocator_new.
@@ -1304,6 +1349,39 @@ func CommitterFinished(committer *Committer, finished []Finished, values []Value
 	}
 	if result == ResultOK {
 		copy(bytes, c.bytes(atBytes, len(bytes)))
+	}
+	return result
+}
+
+// CommitterSubmitEdit is rk_committer_submit_edit.
+func CommitterSubmitEdit(committer *Committer, edit *Edit, deadline uint64, ticket *uint64, theError *Error) (result Result) {
+	c := call{first: (*object)(committer)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 624
+	var atEdit uint32
+	if edit != nil {
+		atEdit = fixed + 0
+		edit.store(&c, atEdit)
+	}
+	atTicket := fixed + 56
+	{
+		b := c.bytes(atTicket, 8)
+		endian.PutUint64(b[0:], uint64(*ticket))
+	}
+	atError := fixed + 64
+	c.grow()
+	result = Result(c.core.Xrk_committer_submit_edit((*object)(committer).address(), int32(atEdit), int64(deadline), int32(atTicket), int32(atError)))
+	c.done = true
+	{
+		b := c.bytes(atTicket, 8)
+		*ticket = endian.Uint64(b[0:])
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
 	}
 	return result
 }
@@ -2586,7 +2664,7 @@ func ReportRuns(report *Report, theRange uint, set uint32, members bool, fromOff
 }
 
 // ReportSnapshot is rk_report_snapshot.
-func ReportSnapshot(report *Report, theRange uint, buffer []uint8, theLen *uint) (result Result) {
+func ReportSnapshot(report *Report, theRange uint, values uint32, buffer []uint8, theLen *uint) (result Result) {
 	c := call{first: (*object)(report)}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
@@ -2600,7 +2678,7 @@ func ReportSnapshot(report *Report, theRange uint, buffer []uint8, theLen *uint)
 		b := c.bytes(atLen, 4)
 		endian.PutUint32(b[0:], uint32(*theLen))
 	}
-	result = Result(c.core.Xrk_report_snapshot((*object)(report).address(), size(theRange), int32(atBuffer), int32(len(buffer)), int32(atLen)))
+	result = Result(c.core.Xrk_report_snapshot((*object)(report).address(), size(theRange), int32(values), int32(atBuffer), int32(len(buffer)), int32(atLen)))
 	c.done = true
 	{
 		b := c.bytes(atLen, 4)
@@ -2762,6 +2840,45 @@ func ServiceCIDRValueAt(cidr *ServiceCIDR, offset uint64, value *Value) (result 
 	c.done = true
 	if result == ResultOK {
 		value.load(&c, atValue)
+	}
+	return result
+}
+
+// ServicesClaims is rk_services_claims.
+func ServicesClaims(batch *Services, from uint, claims []Claim, n *uint, theError *Error) (result Result) {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 592
+	var atBatch uint32
+	if batch != nil {
+		atBatch = fixed + 0
+		batch.store(&c, atBatch)
+	}
+	atClaims := c.allocateMany(len(claims), 48, 8)
+	atN := fixed + 28
+	{
+		b := c.bytes(atN, 4)
+		endian.PutUint32(b[0:], uint32(*n))
+	}
+	atError := fixed + 32
+	c.grow()
+	result = Result(c.core.Xrk_services_claims(int32(atBatch), size(from), int32(atClaims), int32(len(claims)), int32(atN), int32(atError)))
+	c.done = true
+	{
+		b := c.bytes(atN, 4)
+		*n = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		for i := range claims[:min(len(claims), int(*n))] {
+			claims[i].load(&c, atClaims+uint32(i)*48)
+		}
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
 	}
 	return result
 }

@@ -28,6 +28,8 @@ const (
 	EventWatched                           = 6
 	EventWatchEnded                        = 7
 	EventWatchFailed                       = 8
+	EventPast                              = 9
+	EventCompacted                         = 10
 	StepKindIdle                           = 0
 	StepKindWait                           = 1
 	StepKindRead                           = 2
@@ -36,6 +38,7 @@ const (
 	StepKindFinished                       = 5
 	StepKindWatch                          = 6
 	StepKindStopWatch                      = 7
+	StepKindReadAt                         = 8
 	OutcomeAllocated                       = 1
 	OutcomeReleased                        = 2
 	OutcomeDeferred                        = 3
@@ -44,11 +47,24 @@ const (
 	OutcomeRepaired                        = 6
 	OutcomeFailed                          = 7
 	OutcomeUnknown                         = 8
+	OutcomeEdited                          = 9
 	DeferralHistoryMissing                 = 1
 	DeferralDuplicate                      = 2
 	WitnessKeep                            = 0
 	WitnessPut                             = 1
 	WitnessDelete                          = 2
+	EditChange                             = 1401
+	EditForce                              = 1402
+	EditPlan                               = 1403
+	EditUndo                               = 1404
+	FateSet                                = 0
+	FateCleared                            = 1
+	FateAlreadySet                         = 2
+	FateAlreadyClear                       = 3
+	FateInUse                              = 4
+	FateUnused                             = 5
+	FateReallocated                        = 6
+	FateUnsure                             = 7
 	ErrorMessageCapacity                   = 512
 	DetailNone                             = 0
 	DetailByte                             = 1
@@ -145,6 +161,8 @@ const (
 	ResultNoSwap                    Result = 54
 	ResultUnreadable                Result = 55
 	ResultRangeInUse                Result = 56
+	ResultServicesWritten           Result = 57
+	ResultOtherStore                Result = 58
 	ResultInvalidJSON               Result = 64
 	ResultInvalidConfig             Result = 65
 	ReasonClusterIPNotValid                = 1
@@ -284,6 +302,11 @@ type StepWatch struct {
 	From uint64
 }
 
+// StepReadAt is rk_step_read_at.
+type StepReadAt struct {
+	Revision uint64
+}
+
 // StepData is rk_step_data: one member has a meaning.
 type StepData struct {
 	Wait     StepWait
@@ -291,6 +314,7 @@ type StepData struct {
 	Confirm  StepConfirm
 	Finished StepFinished
 	Watch    StepWatch
+	ReadAt   StepReadAt
 }
 
 // Step is rk_step.
@@ -398,6 +422,13 @@ type Failed struct {
 	Reason      uint
 }
 
+// Edited is rk_edited.
+type Edited struct {
+	Revision uint64
+	Values   uint
+	IsDone   bool
+}
+
 // OutcomeData is rk_outcome_data: one member has a meaning.
 type OutcomeData struct {
 	Allocated Allocated
@@ -407,6 +438,7 @@ type OutcomeData struct {
 	Created   Created
 	Repaired  Repaired
 	Failed    Failed
+	Edited    Edited
 }
 
 // Finished is rk_finished.
@@ -414,6 +446,19 @@ type Finished struct {
 	Ticket  uint64
 	Outcome uint32
 	Data    OutcomeData
+}
+
+// Edit is rk_edit.
+type Edit struct {
+	Kind   uint32
+	Pick   uint32
+	Set    []Value
+	Clear  []Value
+	InUse  []uint8
+	Listed uint64
+	Since  uint64
+	Store  uint32
+	DryRun bool
 }
 
 // ServiceCIDR is rk_service_cidr.
@@ -544,4 +589,11 @@ type Cell struct {
 type ServiceCIDRDescription struct {
 	Size       uint64
 	StaticBand uint32
+}
+
+// Claim is rk_claim.
+type Claim struct {
+	Value   Value
+	Service uint64
+	_       [2]uint64
 }

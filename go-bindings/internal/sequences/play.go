@@ -311,7 +311,7 @@ func (s *sequence) audit(passes *rangekeeper.Passes) {
 				}
 			}
 			s.answer("occupancy", fmt.Sprint(report.Occupancy(i, s.IntN(9))))
-			snapshot, err := report.Snapshot(i, nil)
+			snapshot, err := report.Snapshot(i, rangekeeper.ValuesNext, nil)
 			s.answer("snapshot", sum(snapshot), err)
 			value := s.someValue(addresses)
 			state, ok := report.State(i, value)

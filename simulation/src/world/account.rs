@@ -49,6 +49,9 @@ impl World {
         one.reached = one.reached.max(reply.header.revision);
         one.identity = (reply.header.cluster_id, reply.header.raft_term);
         one.has_answer = true;
+        if reply.past.is_some() {
+            return;
+        }
         if self.is_answer_old {
             let key = reply.key.as_ref();
             one.key = key.map(|key| (key.state, self.store.layout.mask_of_value(&key.value)));
@@ -102,7 +105,7 @@ impl World {
         let is_in_header =
             header.cluster_id != cluster || header.raft_term < term || header.revision < one.reported.max(reached);
         let contradicts = |known: Option<(Guard, Mask)>| {
-            let (Some((known, mask)), Some(key)) = (known, &reply.key) else { return false };
+            let (Some((known, mask)), Some(key), None) = (known, &reply.key, reply.past) else { return false };
             let (state, revisions) = (key.state, key.state.mod_revision.wrapping_sub(known.mod_revision));
             match state.mod_revision.cmp(&known.mod_revision) {
                 // A watch may have reported later changes.
@@ -115,7 +118,8 @@ impl World {
                 }
             }
         };
-        let is_older = reply.key.as_ref().is_some_and(|key| key.state.mod_revision < one.watched);
+        let is_older =
+            reply.past.is_none() && reply.key.as_ref().is_some_and(|key| key.state.mod_revision < one.watched);
         let is_overtaken = is_older && one.watched <= header.revision;
         is_in_header || is_overtaken || (contradicts(one.key) && contradicts(one.answered))
     }

@@ -55,6 +55,10 @@ impl World {
                     && self.store.layout.mask_of(&view.used) == self.store.mask_at(view.revision)
             }
             (_, Outcome::Created { .. }) => was(&[Content::Range]),
+            (Submitted::Edit(job), Outcome::Failed(Failure::Allocate(_))) => {
+                ever(&|mask| (all & !(mask | job.in_use | job.set)).count_ones() < job.pick)
+            }
+            (_, Outcome::Failed(Failure::ServicesWritten { listed })) => self.store.services.written > *listed,
             _ => true,
         };
         if !truth {

@@ -125,6 +125,7 @@ impl World {
             }
             (Submitted::Read { is_pass: true }, outcome) => self.seen(server, ticket, outcome),
             (Submitted::Repair, outcome) => self.repaired(server, ticket, &outcome),
+            (Submitted::Edit(job), outcome) => self.edited(server, job, outcome),
             (what, outcome) => {
                 if outcome == Outcome::Deferred(Deferral::HistoryMissing) {
                     self.check_deferred(server, &open);
@@ -231,9 +232,9 @@ impl World {
         if self.store.set_since[offset as usize] != revision {
             let lost = self.store.log[at..].iter().find(|version| version.mask & bit == 0);
             let is_ours = lost.is_some_and(|version| matches!(version.writer, Writer::Server(_)));
-            // A repair with a shorter grace has fenced the write of its Service off.
+            // A repair with a shorter grace, or an edit, has fenced the write of its Service off.
             let is_command = |writer| matches!(writer, Writer::Server(server) if self.servers[server].is_command);
-            let is_early = lost.is_some_and(|version| is_command(version.writer));
+            let is_early = lost.is_some_and(|version| is_command(version.writer) || version.by_hand & bit != 0);
             if is_ours && !is_early && self.damaged & bit == 0 && self.now < sent + self.grace {
                 let message = format!("offset {offset}, acknowledged at r{revision}, is free by now");
                 return fail(self, Invariant::I2, message);

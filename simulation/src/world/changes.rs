@@ -73,15 +73,16 @@ impl World {
         for offset in bits(cleared) {
             if let Some(sent) = sent {
                 self.report.cleared += 1;
-                if is_bound {
+                if is_bound && sent.without_history >> offset & 1 == 0 {
                     self.check_right(at, offset, sent);
                 }
             }
             let now = self.now;
             // A creator that is slower than the grace loses the value.
             let is_over = |claim: &Claim| claim.state == State::Pending && now >= claim.safe_until;
-            let by_command = sent.is_some_and(|sent| self.servers[sent.server].is_command);
-            // A repair with a shorter grace has fenced the write of its Service off.
+            let by_command =
+                sent.is_some_and(|sent| self.servers[sent.server].is_command || sent.by_hand >> offset & 1 == 1);
+            // A repair with a shorter grace, or an edit, has fenced the write of its Service off.
             let is_early = |claim: &Claim| claim.state == State::Pending && by_command;
             let is_lost = |claim: &Claim| is_over(claim) || is_early(claim);
             let owns = |claim: &Claim| claim.offset == offset && claim.state != State::Ended && !is_lost(claim);

@@ -2,7 +2,7 @@
 
 use rangekeeper::commit::{Request, Ticket};
 
-use crate::server::Release;
+use crate::server::{Job, Release};
 use crate::store::{Mask, Reply};
 
 /// How the write of a Service ends for the server that tries it.
@@ -45,6 +45,9 @@ pub(super) struct Sent {
     pub(super) known_since: u64,
     /// And has seen nothing older, with a gap in between.
     pub(super) is_whole: bool,
+    /// What edits may clear, and which of it without regard to its history.
+    pub(super) by_hand: Mask,
+    pub(super) without_history: Mask,
     /// What the server's last pass had seen with more than one Service.
     pub(super) duplicates: Mask,
     /// Whether the server knew then of which store it was.
@@ -109,6 +112,20 @@ pub(super) enum Event {
     List {
         server: usize,
         incarnation: u32,
+    },
+    /// An operator begins to change values by hand.
+    Operate(usize),
+    /// The operator lists Services again, after a dry run.
+    ListAgain {
+        server: usize,
+        incarnation: u32,
+        job: Box<Job>,
+    },
+    /// The operator has listed Services, and makes the change.
+    Edit {
+        server: usize,
+        incarnation: u32,
+        job: Box<Job>,
     },
     Crash(usize),
     Start(usize),

@@ -20,6 +20,7 @@ mod event;
 mod liveness;
 mod machines;
 mod network;
+mod operator;
 mod plan;
 mod releases;
 mod repair;
@@ -70,6 +71,10 @@ pub struct Report {
     pub cleared: u32,
     /// Owners who lost a value, and Services that shared one, by the doing of others.
     pub damage: u32,
+    /// Edits that were done.
+    pub edits: u32,
+    /// Edits that something stood against.
+    pub refused_edits: u32,
     /// Creators that were slower than the grace.
     pub slow: u32,
     /// Those of them who no longer owned the value when they wrote the Service.
@@ -178,6 +183,10 @@ pub(crate) struct World {
     is_made_in_pass: bool,
     /// The server whose next request is lost, and how long it waits for the answer.
     loses_next: Option<(usize, u64)>,
+    /// What operators have changed by plans.
+    journals: Vec<operator::Journal>,
+    /// Whether there is a stock kube-apiserver: its writes of Services have no conditions, and operators stay away.
+    has_stock: bool,
     /// Whether the key was deleted or spoilt, or there is a stock kube-apiserver.
     is_disturbed: bool,
     reference: ReferenceRepair,
@@ -269,6 +278,9 @@ impl World {
             Event::Poll(server)
             | Event::Submit(server)
             | Event::Pass(server)
+            | Event::Operate(server)
+            | Event::ListAgain { server, .. }
+            | Event::Edit { server, .. }
             | Event::Reply { server, .. }
             | Event::GiveUp { server, .. }
             | Event::Cancel { server, .. }
@@ -320,6 +332,11 @@ impl World {
                 self.fenced(server, revision);
             }
             Event::List { server, incarnation } if self.is_alive(server, incarnation) => self.list(server),
+            Event::Operate(server) if self.servers[server].up => self.operate(server),
+            Event::ListAgain { server, incarnation, job } if self.is_alive(server, incarnation) => {
+                self.list_for(server, *job);
+            }
+            Event::Edit { server, incarnation, job } if self.is_alive(server, incarnation) => self.edit(server, *job),
             Event::Crash(server) => self.crash(server),
             Event::Start(server) => self.start(server),
             Event::Disconnect(server) if self.servers[server].up => self.disconnect(server, 60),
@@ -347,6 +364,9 @@ impl World {
             | Event::Release { .. }
             | Event::Fenced { .. }
             | Event::List { .. }
+            | Event::Operate(_)
+            | Event::ListAgain { .. }
+            | Event::Edit { .. }
             | Event::Disconnect(_) => {}
         }
     }

@@ -5,11 +5,20 @@ use std::fmt::Write;
 use rangekeeper::commit::{self, Answer, Finished, KeyValue, Request, Step};
 
 use crate::faults::ShellFault;
-use crate::server::{Pass, Submitted};
-use crate::store::{Reply, Version, Writer};
+use crate::server::{Job, Open, Pass, Submitted};
+use crate::store::{Mask, Past, Reply, Version, Writer};
 
 use super::event::{Event, Sent};
 use super::{MS, World, content, duration, microseconds};
+
+/// What the edits among these operations may clear.
+fn by_hand(open: &[Open], which: impl Fn(&Job) -> bool) -> Mask {
+    let clears = open.iter().filter_map(|open| match &open.what {
+        Submitted::Edit(job) if !job.dry_run && which(job) => Some(job.clear),
+        _ => None,
+    });
+    clears.fold(0, |all, one| all | one)
+}
 
 impl World {
     pub(super) fn latency(&mut self) -> u64 {
@@ -61,6 +70,7 @@ impl World {
         one.is_swap = matches!(request, Request::Swap { .. });
         match &request {
             Request::Read => note!(self, "server {server} reads ({id})"),
+            Request::ReadAt { revision } => note!(self, "server {server} reads what was at r{revision} ({id})"),
             Request::Confirm { guard } => note!(self, "server {server} confirms r{} ({id})", guard.mod_revision),
             Request::Swap { guard, value, services_unchanged_since, .. } => note!(
                 self,
@@ -118,6 +128,8 @@ impl World {
             is_idle: one.open.iter().all(|open| !open.what.sets()),
             repairs: one.open.iter().any(|open| matches!(open.what, Submitted::Repair)),
             creates: one.open.iter().any(|open| matches!(open.what, Submitted::Create)),
+            by_hand: by_hand(&one.open, |_| true),
+            without_history: by_hand(&one.open, |job| !job.needs_history()),
             reported: one.reported,
             reported_key: one.reported_key,
             reached: one.reached,
@@ -156,6 +168,7 @@ impl World {
                     version.sole = sent.sole.filter(|_| self.servers[server].incarnation == incarnation);
                     version.sent = sent.at;
                     version.is_misled = !is_bound;
+                    version.by_hand = sent.by_hand;
                 }
                 if is_bound {
                     self.check_creation(&sent);
@@ -196,7 +209,15 @@ impl World {
         let one = &mut self.servers[server];
         one.flight = None;
         let key = reply.key.as_ref().map(|key| KeyValue { state: key.state, value: &key.value });
-        let answer = if reply.held { Answer::Held } else { Answer::Current(key) };
+        let answer = match reply.past {
+            Some(Past::Compacted) => {
+                self.report(server, commit::Event::Compacted);
+                return self.drive(server);
+            }
+            Some(Past::Known) => Answer::Past(key),
+            None if reply.held => Answer::Held,
+            None => Answer::Current(key),
+        };
         self.report(server, commit::Event::Answered { header: reply.header, answer });
         let one = &mut self.servers[server];
         if ShellFault::RetriesCount.is_on()

@@ -84,6 +84,13 @@ impl World {
             let time = self.random.pick(&[100 * MS, self.interval / 2, self.grace, self.grace * 3 / 2]);
             self.at(at / 2, Event::Pause(server, time));
         }
+        if self.conditional {
+            for _ in 0..self.random.pick(&[0, 0, 1, 2, 3]) {
+                let at = self.random.below(self.horizon);
+                let server = self.random.below(self.servers.len() as u64) as usize;
+                self.at(at, Event::Operate(server));
+            }
+        }
         if self.random.percent(20) {
             self.at(self.horizon, Event::Calm);
         }
@@ -143,6 +150,7 @@ impl World {
 
     /// A stock kube-apiserver serves clients, too. How it does harm is drawn for each schedule.
     fn plan_stock(&mut self, at: u64) {
+        self.has_stock = true;
         // Its writes of Services have no conditions: no repair beside it has a shorter grace.
         for server in 0..self.servers.len() {
             if std::mem::take(&mut self.servers[server].is_command) {

@@ -137,6 +137,8 @@ impl World {
             is_restored_in_pass: false,
             is_made_in_pass: false,
             loses_next: None,
+            journals: Vec::new(),
+            has_stock: false,
             is_disturbed: false,
             reference: ReferenceRepair::new(),
             habits: Habits::default(),

@@ -115,7 +115,7 @@ func ourRepair(c cluster) side {
 			}))
 			outcome, err := pass.Finish()
 			must(err)
-			snapshot, err = outcome.Snapshot(0, snapshot)
+			snapshot, err = outcome.Snapshot(0, rangekeeper.ValuesNext, snapshot)
 			must(err)
 			must(outcome.Close())
 			mustEqual(snapshot, c.snapshot)

@@ -13,7 +13,7 @@ fn plan(
     operations: impl IntoIterator<Item = Operation<PortRange>>,
 ) -> Batch<PortRange> {
     let (changes, protection) = (unchanged_since(state(1)), protection());
-    let context = Context { changes: &changes, protection: &protection, replace: Replace::Always };
+    let context = Context { changes: &changes, protection: &protection, replace: Replace::Always, answered: 0 };
     let operations = operations.into_iter().zip(0..).map(|(one, ticket)| pending(ticket, one)).collect();
     Batch::plan(base, operations, context, memory, &mut Xoshiro256PlusPlus::seed_from_u64(1))
 }

@@ -5,6 +5,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::super::base::{Base, Content};
 use super::super::config::Replace;
+use super::super::edit::{Edit, EditKind, Fate};
 use super::super::limits::Limits;
 use super::super::operation::Listed;
 use super::super::testing::*;
@@ -19,8 +20,11 @@ fn evaluate(
     operations: impl IntoIterator<Item = Operation<PortRange>>,
 ) -> (Vec<Outcome<PortRange>>, Planning<PortRange>) {
     let Content::Readable(readable) = &base.content else { panic!("{base:?}") };
-    let mut plan =
-        Plan::new(readable, Context { changes, protection, replace: Replace::Always }, readable.used.clone());
+    let mut plan = Plan::new(
+        readable,
+        Context { changes, protection, replace: Replace::Always, answered: 0 },
+        readable.used.clone(),
+    );
     let operations: Vec<_> = operations.into_iter().zip(0..).map(|(one, ticket)| pending(ticket, one)).collect();
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
     let outcomes = plan.evaluate(&operations, &mut rng).into_iter().map(|planned| match planned {
@@ -29,6 +33,7 @@ fn evaluate(
             let values = offsets.into_iter().map(port).collect();
             Outcome::Allocated { values, revision: 0, store: 0, use_until: GRACE }
         }
+        Some(Planned::Edit(edited)) => Outcome::Edited(edited),
         Some(Planned::View) | None => panic!("no read was planned"),
     });
     (outcomes.collect(), plan.finish())
@@ -148,4 +153,58 @@ fn a_range_that_was_never_initialised_is_created_once_and_serves_nothing_before(
     let (outcomes, planning) = evaluate(&base, &changes, &protection(), [Operation::Create, Operation::Create]);
     assert_eq!(outcomes, [Outcome::Created { created: true }, Outcome::Created { created: false }]);
     assert!(planning.next.is_ok_and(|next| next.range_state == RangeState::Initialised));
+}
+
+fn edit(set: &[u32], pick: u32, clear: &[u32]) -> Operation<PortRange> {
+    let [set, clear] = [set, clear].map(|offsets| offsets.iter().copied().map(port).collect());
+    Operation::Edit(Box::new(Edit {
+        kind: EditKind::Change,
+        set,
+        pick,
+        clear,
+        in_use: bitmap([]),
+        listed: 0,
+        since: 0,
+        store: 0,
+        dry_run: false,
+    }))
+}
+
+/// What an edit frees is allocated by no operation of its batch, and depends with its other changes on the list of Services.
+#[test]
+fn what_an_edit_frees_is_free_after_the_batch() {
+    let (base, changes) = (base(state(3), &stored([0, 1, 2])), unchanged_since(state(1)));
+    let operations = [edit(&[5], 0, &[0]), next(), take(5), release(0, 30)];
+    let (outcomes, planning) = evaluate(&base, &changes, &protection(), operations);
+    let values = vec![(port(5), Fate::Set), (port(0), Fate::Cleared)];
+    let taken = Failure::Allocate(BatchError::Allocate {
+        index: 0,
+        source: AllocateError::AlreadyAllocated { value: port(5) },
+    });
+    let edited = Outcome::Edited(Edited { revision: 0, is_done: true, values });
+    let released = Outcome::Released { freed: false };
+    assert_eq!(outcomes, [edited, allocated(&[3]), Outcome::Failed(taken), released]);
+    assert_eq!(used(&planning), [1, 2, 3, 5].into());
+    assert_eq!((planning.services_unchanged_since, planning.cleared_by_hand), (Some(0), true));
+}
+
+#[test]
+fn an_edit_that_changes_nothing_depends_on_nothing() {
+    let (base, changes) = (base(state(3), &stored([0])), unchanged_since(state(1)));
+    for operation in [edit(&[], 0, &[7]), edit(&[0], 0, &[]), edit(&[5, 0], 0, &[])] {
+        let (_, planning) = evaluate(&base, &changes, &protection(), [operation]);
+        assert!(planning.next.is_err() && planning.services_unchanged_since.is_none() && !planning.cleared_by_hand);
+    }
+}
+
+/// What this committer has just handed out may be of a Service that is being created.
+#[test]
+fn an_edit_does_not_free_what_was_just_handed_out() {
+    let (base, changes) = (base(state(3), &stored([0])), unchanged_since(state(1)));
+    let mut protection = protection();
+    protection.hand_out(0);
+    let (outcomes, planning) = evaluate(&base, &changes, &protection, [edit(&[], 0, &[0])]);
+    let edited = Edited { revision: 0, is_done: false, values: vec![(port(0), Fate::Reallocated)] };
+    assert_eq!(outcomes, [Outcome::Edited(edited)]);
+    assert!(planning.next.is_err());
 }

@@ -33,7 +33,8 @@ fn parts() -> Parts {
 impl Parts {
     fn batch(&self, operations: Vec<Pending<PortRange>>) -> Batch<PortRange> {
         let changes = unchanged_since(state(1));
-        let context = Context { changes: &changes, protection: &self.protection, replace: Replace::Always };
+        let context =
+            Context { changes: &changes, protection: &self.protection, replace: Replace::Always, answered: 0 };
         let base = self.history.base().expect("the key is known");
         Batch::plan(base, operations, context, &mut Memory::new(), &mut Xoshiro256PlusPlus::seed_from_u64(1))
     }

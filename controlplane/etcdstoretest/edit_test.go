@@ -1,0 +1,124 @@
+package etcdstoretest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
+)
+
+const editServices = "/registry/services/specs/"
+
+// openForEdits opens the range of the other tests, with Services in the same etcd.
+func openForEdits(t *testing.T, etcd *embedded.Etcd) *etcdstore.Store {
+	t.Helper()
+	s, err := etcdstore.Open(etcdstore.Config{
+		Client: etcd.Client(), Key: key, Range: must(rangekeeper.ParseCIDR("10.0.0.0/24")), Strategy: rangekeeper.DynamicBandFirst, Services: editServices,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close(context.Background()) })
+	return s
+}
+
+func revisionOf(t *testing.T, client *clientv3.Client) int64 {
+	t.Helper()
+	got, err := client.Get(t.Context(), key, clientv3.WithKeysOnly())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got.Header.Revision
+}
+
+func fates(edited rangekeeper.Edited) (all []rangekeeper.Fate) {
+	for _, one := range edited.Values {
+		all = append(all, one.Fate)
+	}
+	return all
+}
+
+// TestEditThroughEtcd frees a value that another store has recorded before, whose history etcd has, has compacted, or shows to have a
+// break. What is freed is fenced off, and nothing is written once a Service was written.
+func TestEditThroughEtcd(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	value, other := must(rangekeeper.ParseValue("10.0.0.77")), must(rangekeeper.ParseValue("10.0.0.78"))
+	for name, c := range map[string]struct {
+		before func(etcd *embedded.Etcd, theirs *etcdstore.Store, since etcdstore.Allocation)
+		want   rangekeeper.Fate
+	}{
+		"recorded all the time": {
+			func(_ *embedded.Etcd, theirs *etcdstore.Store, _ etcdstore.Allocation) {
+				for range 20 {
+					a := must(theirs.Allocate(ctx, other))
+					must(theirs.Release(ctx, other, a.Owner()))
+				}
+			}, rangekeeper.FateCleared,
+		},
+		"free for a moment": {
+			func(_ *embedded.Etcd, theirs *etcdstore.Store, since etcdstore.Allocation) {
+				must(theirs.Release(ctx, value, since.Owner()))
+				must(theirs.Allocate(ctx, value))
+			}, rangekeeper.FateReallocated,
+		},
+		"compacted": {
+			func(etcd *embedded.Etcd, theirs *etcdstore.Store, _ etcdstore.Allocation) {
+				must(theirs.Allocate(ctx, other))
+				must(etcd.Client().Compact(ctx, revisionOf(t, etcd.Client())))
+			}, rangekeeper.FateUnsure,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			etcd := startEtcd(t)
+			theirs := openForEdits(t, etcd)
+			must(theirs.Init(ctx))
+			since := must(theirs.Allocate(ctx, value))
+			c.before(etcd, theirs, since)
+			ours := openForEdits(t, etcd)
+			change := rangekeeper.Edit{Kind: rangekeeper.EditUndo, Clear: []rangekeeper.Value{value}, Since: since.Revision, Listed: revisionOf(t, etcd.Client())}
+
+			must(etcd.Client().Put(ctx, editServices+"default/late", "a Service"))
+			_, err := ours.Edit(ctx, change)
+			if isWritten := c.want == rangekeeper.FateCleared; errors.Is(err, rangekeeper.ErrServicesWritten) != isWritten {
+				t.Error(err)
+			}
+			change.Listed = revisionOf(t, etcd.Client())
+			change.DryRun = true
+			if dry := must(ours.Edit(ctx, change)); !slices.Equal(fates(dry), []rangekeeper.Fate{c.want}) {
+				t.Errorf("a dry run: %v, want %v", fates(dry), c.want)
+			}
+			change.DryRun = false
+			edited := must(ours.Edit(ctx, change))
+			if !edited.Done || !slices.Equal(fates(edited), []rangekeeper.Fate{c.want}) {
+				t.Errorf("%+v, want %v", edited, c.want)
+			}
+			state := must(theirs.Read(ctx))
+			a := must(rangekeeper.NewAllocator(ours.Range(), rangekeeper.Contiguous, 0))
+			defer a.Close()
+			must(0, a.Restore(ours.Range().String(), state.Snapshot))
+			if a.Has(value) != (c.want != rangekeeper.FateCleared) {
+				t.Errorf("recorded: %t", a.Has(value))
+			}
+			witness := must(etcd.Client().Get(ctx, etcdstore.WitnessKey(key)))
+			if isFenced := len(witness.Kvs) == 0; isFenced != (c.want == rangekeeper.FateCleared) {
+				t.Errorf("fenced: %t", isFenced)
+			}
+		})
+	}
+}
+
+// TestEditNeedsServices refuses an edit of a store that does not know where Services are.
+func TestEditNeedsServices(t *testing.T) {
+	s := open(t, startEtcd(t), "10.0.0.0/24")
+	if _, err := s.Edit(t.Context(), rangekeeper.Edit{}); !errors.Is(err, rangekeeper.ErrInvalidArgument) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,155 @@
+//! Changes by hand, which a committer writes.
+
+use rangekeeper_core::bitmap::Bitmap;
+use rangekeeper_core::commit::{Edit, EditKind, Fate, Operation};
+use rangekeeper_core::range::Range;
+
+use crate::committer::rk_committer;
+use crate::committer_input::deadline as deadline_of;
+use crate::error::{Failure, Named, rk_error};
+use crate::guard::guard_error;
+use crate::range::ValueRange;
+use crate::result::rk_result;
+use crate::scope::{Out, Scope, borrow, slice};
+use crate::value::{Value, rk_value};
+
+/// A value to record has to be free, and no Service may use it. A value to free may not be used by a Service. All is written or
+/// nothing; what is free already stays so.
+pub const RK_EDIT_CHANGE: u32 = 1401;
+/// As RK_EDIT_CHANGE, also if a Service uses the value.
+pub const RK_EDIT_FORCE: u32 = 1402;
+/// A value to record has to be free, and a Service has to use it. A value to free has to be recorded without a break since
+/// rk_edit.since, and no Service may use it. All is written or nothing.
+pub const RK_EDIT_PLAN: u32 = 1403;
+/// A value to record may be recorded already. A value to free is freed as with RK_EDIT_PLAN. What can be changed is.
+pub const RK_EDIT_UNDO: u32 = 1404;
+
+/// The value is recorded now.
+pub const RK_FATE_SET: u8 = 0;
+/// The value is free now.
+pub const RK_FATE_CLEARED: u8 = 1;
+/// The value was recorded already.
+pub const RK_FATE_ALREADY_SET: u8 = 2;
+/// The value was free already.
+pub const RK_FATE_ALREADY_CLEAR: u8 = 3;
+/// A Service uses the value.
+pub const RK_FATE_IN_USE: u8 = 4;
+/// No Service uses the value.
+pub const RK_FATE_UNUSED: u8 = 5;
+/// The value was free for a moment, or this committer has just handed it out: its record may be of a Service that is being
+/// created.
+pub const RK_FATE_REALLOCATED: u8 = 6;
+/// Whether the value was free for a moment is not known.
+pub const RK_FATE_UNSURE: u8 = 7;
+
+/// A change by hand: what an operator allocates, releases, carries out as planned, or takes back. It is written only if no
+/// Service has been written after the list.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_edit {
+    /// One of RK_EDIT_*.
+    pub kind: u32,
+    /// How many values to record beside those of set, chosen by the strategy. None of them is in use.
+    pub pick: u32,
+    /// The values to record.
+    pub set: *const rk_value,
+    /// How many.
+    pub set_len: usize,
+    /// The values to free.
+    pub clear: *const rk_value,
+    /// How many.
+    pub clear_len: usize,
+    /// The values that Services use, in the form of rk_allocator_snapshot: RK_VALUES_IN_USE of a report.
+    pub in_use: *const u8,
+    /// How many bytes.
+    pub in_use_len: usize,
+    /// The revision at which Services were listed, from the etcd of the range.
+    pub listed: u64,
+    /// With RK_EDIT_PLAN and RK_EDIT_UNDO the revision from which on a value to free has to be recorded without a break.
+    pub since: u64,
+    /// The store of rk_known as it was before Services were listed. A committer that knows of no store yet has to read first: it
+    /// cannot notice that the store was another one then.
+    pub store: u32,
+    /// Whether nothing is written: the outcome says what would be done. Nothing is picked.
+    pub dry_run: bool,
+}
+
+pub(crate) fn fate_number(fate: Fate) -> u8 {
+    match fate {
+        Fate::Set => RK_FATE_SET,
+        Fate::Cleared => RK_FATE_CLEARED,
+        Fate::AlreadySet => RK_FATE_ALREADY_SET,
+        Fate::AlreadyClear => RK_FATE_ALREADY_CLEAR,
+        Fate::InUse => RK_FATE_IN_USE,
+        Fate::Unused => RK_FATE_UNUSED,
+        Fate::Reallocated => RK_FATE_REALLOCATED,
+        Fate::Unsure => RK_FATE_UNSURE,
+    }
+}
+
+fn kind_of(number: u32) -> Result<EditKind, Failure> {
+    match number {
+        RK_EDIT_CHANGE => Ok(EditKind::Change),
+        RK_EDIT_FORCE => Ok(EditKind::Force),
+        RK_EDIT_PLAN => Ok(EditKind::Plan),
+        RK_EDIT_UNDO => Ok(EditKind::Undo),
+        _ => Err(Failure::new(rk_result::InvalidArgument, format_args!("the kind {number} of edit is unknown"))),
+    }
+}
+
+/// # Safety
+/// `values` is NULL or valid for reads of `n` values during the scope.
+unsafe fn values_of(scope: &Scope, what: &str, values: *const rk_value, n: usize) -> Result<Vec<Value>, Failure> {
+    // SAFETY: as promised to this function.
+    let values = unsafe { slice(scope, values, n).named(what)? };
+    let value = |(index, value): (usize, &rk_value)| {
+        Value::try_from(value).map_err(|error| error.of(format_args!("value {index} of {what}")))
+    };
+    values.iter().enumerate().map(value).collect()
+}
+
+/// # Safety
+/// The pointers of the edit are NULL or valid for reads during the scope.
+unsafe fn edit_of(scope: &Scope, range: ValueRange, edit: &rk_edit) -> Result<Edit<ValueRange>, Failure> {
+    let rk_edit { kind, pick, listed, since, store, dry_run, .. } = *edit;
+    // SAFETY: as promised to this function.
+    let (set, clear, data) = unsafe {
+        (
+            values_of(scope, "edit.set", edit.set, edit.set_len)?,
+            values_of(scope, "edit.clear", edit.clear, edit.clear_len)?,
+            slice(scope, edit.in_use, edit.in_use_len).named("edit.in_use")?,
+        )
+    };
+    let mut in_use = Bitmap::new(range.size());
+    in_use
+        .restore(data)
+        .map_err(|error| Failure::new(rk_result::BitsPastRange, format_args!("edit.in_use: {error}")))?;
+    Ok(Edit { kind: kind_of(kind)?, set, pick, clear, in_use, listed, since, store, dry_run })
+}
+
+/// Submits a change by hand and writes its ticket. It ends by RK_OUTCOME_EDITED, or fails with RK_RESULT_NOT_IN_RANGE,
+/// RK_RESULT_FULL, RK_RESULT_STALE_LIST, RK_RESULT_SERVICES_WRITTEN, RK_RESULT_OTHER_STORE and as any operation.
+///
+/// On failure nothing is submitted.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_committer_submit_edit(
+    committer: *const rk_committer,
+    edit: *const rk_edit,
+    deadline: u64,
+    ticket: *mut u64,
+    error: *mut rk_error,
+) -> rk_result {
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, |scope| {
+            let committer = borrow(scope, committer).named("committer")?;
+            let (edit, ticket) = (borrow(scope, edit).named("edit")?, Out::new(scope, ticket).named("ticket")?);
+            committer.with(|committer| {
+                let edit = Operation::Edit(Box::new(edit_of(scope, committer.range(), edit)?));
+                ticket.write(committer.submit(edit, deadline_of(deadline)).0);
+                Ok(())
+            })
+        })
+    }
+}
