@@ -129,11 +129,9 @@ func TestChangeRaces(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer ports30000.close()
-			edited, state, err := ports30000.run(t.Context(), func(_ *clusterstate.State, change *rangekeeper.Edit) error {
-				change.Clear = []rangekeeper.Value{rangekeeper.PortValue(30001)}
-				return nil
-			})
+			defer closeRange(ports30000.ranged)
+			release := rangekeeper.Edit{Clear: []rangekeeper.Value{rangekeeper.PortValue(30001)}}
+			edited, state, err := ports30000.run(t.Context(), release, func(*clusterstate.State) error { return nil })
 			if err == nil && !edited.Done {
 				err = ports30000.refusal(state, changeReleased, edited)
 			}

@@ -58,6 +58,11 @@ type usedValue struct {
 	Services []string `json:"services"`
 }
 
+// isDone reports whether nothing of it is to be written any more.
+func (r *rangeChanges) isDone() bool {
+	return r.Outcome == outcomeWritten || len(r.Set)+len(r.Clear) == 0
+}
+
 // values returns the values that are set and cleared.
 func (r *rangeChanges) values() (set, clear []rangekeeper.Value, err error) {
 	for _, text := range slices.Concat(r.setValues(), r.Clear) {

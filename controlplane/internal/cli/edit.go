@@ -48,9 +48,6 @@ type editor struct {
 	look func(ctx context.Context) (*clusterstate.State, error)
 }
 
-// edit is called with a look at the cluster, and completes the change.
-type edit func(state *clusterstate.State, change *rangekeeper.Edit) error
-
 // newEditor opens a range that is stored.
 func (s *store) newEditor(name string, values rangekeeper.Range, look func(context.Context) (*clusterstate.State, error)) (*editor, error) {
 	ranged, err := openRange(s.client, s.prefix, name, values, etcdstore.DefaultGrace)
@@ -60,11 +57,32 @@ func (s *store) newEditor(name string, values rangekeeper.Range, look func(conte
 	return &editor{name, ranged, look}, nil
 }
 
-func (e *editor) close() { closeRange(e.ranged) } // nothing of it is under way
+// newEditors opens the ranges of a document.
+func (s *store) newEditors(c *changes, look func(context.Context) (*clusterstate.State, error)) (all []*editor, err error) {
+	for _, one := range c.Ranges {
+		values, err := parseRange(one.Name)(one.Range)
+		if err != nil {
+			return all, err
+		}
+		e, err := s.newEditor(one.Name, values, look)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
 
-// run looks at the cluster and makes the change, again while Services are written meanwhile. It returns the look that the change was
-// made by.
-func (e *editor) run(ctx context.Context, complete edit) (edited rangekeeper.Edited, state *clusterstate.State, err error) {
+// closeAll closes ranges, of which nothing is under way.
+func closeAll(all []*editor) {
+	for _, e := range all {
+		closeRange(e.ranged)
+	}
+}
+
+// run looks at the cluster, checks it, and makes the change, again while Services are written meanwhile. It returns the look that the
+// change was made by.
+func (e *editor) run(ctx context.Context, change rangekeeper.Edit, check func(*clusterstate.State) error) (edited rangekeeper.Edited, state *clusterstate.State, err error) {
 	if e.ranged.Known().Revision == 0 { // a restore is noticed from then on
 		readCtx, cancel := context.WithTimeout(ctx, operationTimeout)
 		defer cancel()
@@ -73,7 +91,7 @@ func (e *editor) run(ctx context.Context, complete edit) (edited rangekeeper.Edi
 		}
 	}
 	for began := time.Now(); ; {
-		if edited, state, err = e.try(ctx, complete); !errors.Is(err, rangekeeper.ErrServicesWritten) {
+		if edited, state, err = e.try(ctx, change, check); !errors.Is(err, rangekeeper.ErrServicesWritten) {
 			return edited, state, err
 		}
 		if time.Since(began) > changeTimeout {
@@ -87,16 +105,19 @@ func (e *editor) run(ctx context.Context, complete edit) (edited rangekeeper.Edi
 	}
 }
 
-func (e *editor) try(ctx context.Context, complete edit) (edited rangekeeper.Edited, state *clusterstate.State, err error) {
-	store := e.ranged.Known().Store
+func (e *editor) try(ctx context.Context, change rangekeeper.Edit, check func(*clusterstate.State) error) (edited rangekeeper.Edited, state *clusterstate.State, err error) {
+	change.Store = e.ranged.Known().Store
 	if state, err = e.look(ctx); err != nil {
 		return edited, nil, err
 	}
-	change := rangekeeper.Edit{Listed: state.Revision, Store: store}
-	if change.InUse, err = audit.InUse(state, e.ranged.Range()); err != nil {
+	if err = check(state); err != nil {
 		return edited, state, err
 	}
-	if err = complete(state, &change); err != nil {
+	change.Listed = state.Revision
+	if change.DryRun && change.Kind == rangekeeper.EditPlan { // the change comes later, and looks back to here
+		change.Since = change.Listed
+	}
+	if change.InUse, err = audit.InUse(state, e.ranged.Range()); err != nil {
 		return edited, state, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
@@ -127,11 +148,8 @@ func (s *store) changeRange(ctx context.Context, name, what string, change range
 	if err != nil {
 		return none, err
 	}
-	defer e.close()
-	edited, state, err := e.run(ctx, func(state *clusterstate.State, complete *rangekeeper.Edit) error {
-		complete.Kind, complete.Set, complete.Clear, complete.Pick = change.Kind, change.Set, change.Clear, change.Pick
-		return check(state)
-	})
+	defer closeRange(e.ranged)
+	edited, state, err := e.run(ctx, change, check)
 	if err == nil && !edited.Done {
 		err = e.refusal(state, what, edited)
 	}

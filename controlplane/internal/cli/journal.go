@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 )
@@ -45,7 +46,7 @@ func (j *journal) check() error {
 		return err
 	case there.Cluster != j.plan.Cluster || !isOfPlan(there.Ranges, j.plan.Ranges):
 		return fmt.Errorf("%s: is the journal of another plan, which rangekeeper undo needs; rename the plan", j.name)
-	case there.isWritten():
+	case !slices.ContainsFunc(there.Ranges, func(one rangeChanges) bool { return !one.isDone() }):
 		return fmt.Errorf("%s: the plan was applied already, to the cluster whose Namespace kube-system has the UID %s; rangekeeper undo %s reverses it", j.name, there.Cluster.UIDText(), j.name)
 	case time.Since(there.Time) < leakAge:
 		return fmt.Errorf("%s: another run may be writing the plan; run the command again in %s", j.name, leakAge)
@@ -65,16 +66,6 @@ func isOfPlan(ranges, plan []rangeChanges) bool {
 	for i, one := range ranges {
 		one.Outcome, one.WrittenRevision = plan[i].Outcome, plan[i].WrittenRevision
 		if !reflect.DeepEqual(one, plan[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-// isWritten reports whether all ranges with changes are written.
-func (c *changes) isWritten() bool {
-	for _, one := range c.Ranges {
-		if one.Outcome != outcomeWritten && len(one.Set)+len(one.Clear) > 0 {
 			return false
 		}
 	}

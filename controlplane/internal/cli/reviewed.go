@@ -98,14 +98,6 @@ func (r *repair) applyPlan(ctx context.Context) (*audit.Plan, error) {
 	return plan, j.end(err)
 }
 
-// planned is a range of a plan.
-type planned struct {
-	*editor
-	changes *rangeChanges
-	// since is the first look, from which on what is cleared has to stay recorded.
-	since rangekeeper.Edited
-}
-
 // writePlanned looks at all ranges, waits for [leakAge] if some value is to be cleared, and writes one range after the other, each if all
 // of its changes are still due.
 func (r *repair) writePlanned(ctx context.Context, c *changes, j *journal) (plan *audit.Plan, err error) {
@@ -114,38 +106,29 @@ func (r *repair) writePlanned(ctx context.Context, c *changes, j *journal) (plan
 		return nil, err
 	}
 	s := &store{client: client, prefix: r.source.prefix}
-	look := func(ctx context.Context) (*clusterstate.State, error) { return r.readRunning(ctx, c) }
-	var ranges []*planned
-	defer func() {
-		for _, one := range ranges {
-			one.close()
-		}
-	}()
+	ranges, err := s.newEditors(c, func(ctx context.Context) (*clusterstate.State, error) { return r.readRunning(ctx, c) })
+	defer closeAll(ranges)
+	if err != nil {
+		return nil, err
+	}
 	clears := 0
 	for i := range c.Ranges {
-		one := &c.Ranges[i]
-		if len(one.Set)+len(one.Clear) == 0 || one.Outcome == outcomeWritten {
-			continue
+		if !c.Ranges[i].isDone() {
+			clears += len(c.Ranges[i].Clear)
 		}
-		values, err := parseRange(one.Name)(one.Range)
-		if err != nil {
-			return nil, err
-		}
-		e, err := s.newEditor(one.Name, values, look)
-		if err != nil {
-			return nil, err
-		}
-		ranges = append(ranges, &planned{editor: e, changes: one})
-		clears += len(one.Clear)
 	}
 	r.cleanLeaks = clears > 0
+	since := make([]int64, len(ranges))
 	var differences []string
-	for _, one := range ranges {
-		found, _, err := r.editPlanned(ctx, one, rangekeeper.Edit{DryRun: true, Since: 1})
+	for i, e := range ranges {
+		if c.Ranges[i].isDone() {
+			continue
+		}
+		edited, found, _, err := r.editPlanned(ctx, e, &c.Ranges[i], rangekeeper.Edit{DryRun: true})
 		if err != nil {
 			return nil, err
 		}
-		differences = append(differences, found...)
+		differences, since[i] = append(differences, found...), edited.Revision
 	}
 	if len(differences) > 0 {
 		return nil, r.hasChanged(c.Revision, differences...)
@@ -155,29 +138,31 @@ func (r *repair) writePlanned(ctx context.Context, c *changes, j *journal) (plan
 			return nil, err
 		}
 	}
-	for _, one := range ranges {
+	for i, e := range ranges {
+		if c.Ranges[i].isDone() {
+			continue
+		}
 		if err := j.begin(); err != nil {
 			return nil, err
 		}
 		j.sent = true
-		since := one.since
-		found, audited, err := r.editPlanned(ctx, one, rangekeeper.Edit{Since: since.Revision})
+		edited, found, audited, err := r.editPlanned(ctx, e, &c.Ranges[i], rangekeeper.Edit{Since: since[i]})
 		j.sent = errors.Is(err, errMayBeWritten)
 		if err == nil && len(found) > 0 {
-			err = r.hasChanged(since.Revision, found...)
-		}
-		if err != nil {
-			return plan, err
+			err = r.hasChanged(since[i], found...)
 		}
 		if plan == nil { // that of the state before any write
 			plan = audited
 		}
-		if err := j.written(one.changes, one.since.Revision); err != nil {
-			return plan, err
+		if err == nil {
+			err = j.written(&c.Ranges[i], edited.Revision)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	if plan == nil { // nothing is to be written
-		state, err := look(ctx)
+		state, err := r.readRunning(ctx, c)
 		if err != nil {
 			return nil, err
 		}
@@ -196,29 +181,20 @@ func (r *repair) writePlanned(ctx context.Context, c *changes, j *journal) (plan
 
 // editPlanned makes the changes of one range, if all of them are still due; else it says which are not. It returns the audit of the look
 // that they were made by.
-func (r *repair) editPlanned(ctx context.Context, one *planned, change rangekeeper.Edit) (differences []string, plan *audit.Plan, err error) {
+func (r *repair) editPlanned(ctx context.Context, e *editor, one *rangeChanges, change rangekeeper.Edit) (edited rangekeeper.Edited, differences []string, plan *audit.Plan, err error) {
 	change.Kind = rangekeeper.EditPlan
-	if change.Set, change.Clear, err = one.changes.values(); err != nil {
-		return nil, nil, err
+	if change.Set, change.Clear, err = one.values(); err != nil {
+		return edited, nil, nil, err
 	}
-	edited, state, err := one.run(ctx, func(state *clusterstate.State, complete *rangekeeper.Edit) (err error) {
-		change.Listed, change.InUse, change.Store = complete.Listed, complete.InUse, complete.Store
-		*complete = change
-		if complete.DryRun {
-			complete.Since = complete.Listed
-		}
+	edited, state, err := e.run(ctx, change, func(state *clusterstate.State) (err error) {
 		plan, err = r.audit(state, false)
 		return err
 	})
 	if mismatched := (*rangekeeper.MismatchedRangeError)(nil); errors.As(err, &mismatched) || errors.Is(err, rangekeeper.ErrNotInitialised) {
-		return []string{fmt.Sprintf("there is no range %s %s", one.name, one.changes.Range)}, nil, nil
+		return edited, []string{fmt.Sprintf("there is no range %s %s", one.Name, one.Range)}, plan, nil
 	}
-	if err != nil {
-		return nil, nil, err
-	}
-	one.since = edited
-	if edited.Done {
-		return nil, plan, nil
+	if err != nil || edited.Done {
+		return edited, nil, plan, err
 	}
 	users, err := audit.Users(state)
 	for _, value := range edited.Values {
@@ -237,7 +213,7 @@ func (r *repair) editPlanned(ctx context.Context, one *planned, change rangekeep
 			differences = append(differences, text+" may have been free for a moment, so a Service that is being created may have it; run the command again")
 		}
 	}
-	return differences, plan, err
+	return edited, differences, plan, err
 }
 
 // hasChanged is the error about differences between the plan and the cluster, the first of which it has.

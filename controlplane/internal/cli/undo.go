@@ -124,23 +124,35 @@ func (u *undo) run(ctx context.Context) error {
 		return err
 	}
 	defer s.close()
-	ranges, err := u.open(j)
-	defer func() {
-		for _, one := range ranges {
-			one.close()
+	ranges, err := s.newEditors(j, func(ctx context.Context) (*clusterstate.State, error) {
+		state, err := s.lookReadable(ctx)
+		if err == nil {
+			err = j.checkCluster(u.journal, state)
 		}
-	}()
+		return state, err
+	})
+	defer closeAll(ranges)
 	if err != nil {
 		return err
 	}
 	report := undoReport{APIVersion: audit.APIVersion, Kind: kindUndo, DryRun: u.dryRun, Values: []undoneValue{}}
 	released := 0
-	for _, one := range ranges {
-		n, err := u.look(ctx, one, &report)
+	var done []map[string]undone
+	for i, e := range ranges {
+		set, clear, err := j.Ranges[i].values()
 		if err != nil {
 			return err
 		}
-		released += n
+		first, err := u.edit(ctx, e, &j.Ranges[i], rangekeeper.Edit{Set: clear, Clear: set, DryRun: true}, &report)
+		if err != nil {
+			return err
+		}
+		done = append(done, first)
+		for _, what := range first {
+			if what.Result == changeReleased {
+				released++
+			}
+		}
 	}
 	if !u.dryRun {
 		if released > 0 {
@@ -148,15 +160,15 @@ func (u *undo) run(ctx context.Context) error {
 				return err
 			}
 		}
-		for _, one := range ranges {
-			if err := u.reverse(ctx, one, &report); err != nil {
+		for i, e := range ranges {
+			if err := u.reverse(ctx, e, &j.Ranges[i], done[i], &report); err != nil {
 				return err
 			}
 		}
 	}
-	for _, one := range ranges {
-		for text, what := range one.done {
-			report.Values = append(report.Values, undoneValue{one.name, text, what})
+	for i, e := range ranges {
+		for text, what := range done[i] {
+			report.Values = append(report.Values, undoneValue{e.name, text, what})
 		}
 	}
 	isKept := false
@@ -201,94 +213,41 @@ func (u *undo) print(report undoReport) error {
 	return nil
 }
 
-// reversal is what becomes of the changes of one range.
-type reversal struct {
-	*editor
-	changes *rangeChanges
-	// done is what becomes of each value, by its text.
-	done map[string]undone
-}
-
-// open opens the ranges of a journal.
-func (u *undo) open(j *changes) (ranges []*reversal, err error) {
-	look := func(ctx context.Context) (*clusterstate.State, error) {
-		state, err := clusterstate.ReadEtcd(ctx, u.store.client, clusterstate.Options{Prefix: u.store.prefix})
-		if err == nil {
-			err = j.checkCluster(u.journal, state)
-		}
-		if err == nil {
-			err = state.CheckReadable()
-		}
-		return state, err
-	}
-	for i := range j.Ranges {
-		one := &j.Ranges[i]
-		values, err := parseRange(one.Name)(one.Range)
-		if err != nil {
-			return ranges, err
-		}
-		e, err := u.store.newEditor(one.Name, values, look)
-		if err != nil {
-			return ranges, err
-		}
-		ranges = append(ranges, &reversal{editor: e, changes: one})
-	}
-	return ranges, nil
-}
-
-// look looks what can be reversed, and returns how many values would be released.
-func (u *undo) look(ctx context.Context, one *reversal, report *undoReport) (released int, err error) {
-	set, clear, err := one.changes.values()
-	if err == nil {
-		one.done, err = u.edit(ctx, one, rangekeeper.Edit{Set: clear, Clear: set, DryRun: true}, report)
-	}
-	for _, what := range one.done {
-		if what.Result == changeReleased {
-			released++
-		}
-	}
-	return released, err
-}
-
-// reverse reverses the changes of one range. It releases what the first look would release, too; of the other values it says what they
-// are by now.
-func (u *undo) reverse(ctx context.Context, one *reversal, report *undoReport) error {
-	set, clear, err := one.changes.values()
+// reverse reverses the changes of one range, of whose values done says what the first look made of them. It releases what that would
+// release, too; of the other values it says what they are by now.
+func (u *undo) reverse(ctx context.Context, e *editor, one *rangeChanges, done map[string]undone, report *undoReport) error {
+	set, clear, err := one.values()
 	if err != nil {
 		return err
 	}
-	isReleased := func(value rangekeeper.Value) bool { return one.done[value.String()].Result == changeReleased }
+	isReleased := func(value rangekeeper.Value) bool { return done[value.String()].Result == changeReleased }
 	others := slices.DeleteFunc(slices.Clone(set), isReleased)
 	set = slices.DeleteFunc(set, func(value rangekeeper.Value) bool { return !isReleased(value) })
-	written, err := u.edit(ctx, one, rangekeeper.Edit{Set: clear, Clear: set}, report)
+	written, err := u.edit(ctx, e, one, rangekeeper.Edit{Set: clear, Clear: set}, report)
 	if err != nil {
 		return err
 	}
-	now, err := u.edit(ctx, one, rangekeeper.Edit{Clear: others, DryRun: true}, report)
+	now, err := u.edit(ctx, e, one, rangekeeper.Edit{Clear: others, DryRun: true}, report)
 	for text, what := range now {
 		if what.Result != changeReleased {
-			one.done[text] = what
+			done[text] = what
 		}
 	}
-	maps.Copy(one.done, written)
+	maps.Copy(done, written)
 	return err
 }
 
 // edit makes a change, or says what it would do, and returns what becomes of each value, by its text. A value that the repair has set is
 // released if it was recorded all the time since: the record of a value does not say whose it is. While the outcome of the repair is
 // unknown, so is that.
-func (u *undo) edit(ctx context.Context, one *reversal, change rangekeeper.Edit, report *undoReport) (map[string]undone, error) {
-	change.Kind, change.Since = rangekeeper.EditUndo, one.changes.WrittenRevision
-	edited, state, err := one.run(ctx, func(_ *clusterstate.State, complete *rangekeeper.Edit) error {
-		change.Listed, change.InUse, change.Store = complete.Listed, complete.InUse, complete.Store
-		*complete = change
-		return nil
-	})
+func (u *undo) edit(ctx context.Context, e *editor, one *rangeChanges, change rangekeeper.Edit, report *undoReport) (map[string]undone, error) {
+	change.Kind, change.Since = rangekeeper.EditUndo, one.WrittenRevision
+	edited, state, err := e.run(ctx, change, func(*clusterstate.State) error { return nil })
 	if mismatched := (*rangekeeper.MismatchedRangeError)(nil); errors.As(err, &mismatched) {
-		return nil, fmt.Errorf("%s: %w: %s is %s, not %s", u.journal, errChanged, one.name, mismatched.Found, one.changes.Range)
+		return nil, fmt.Errorf("%s: %w: %s is %s, not %s", u.journal, errChanged, one.Name, mismatched.Found, one.Range)
 	}
 	if errors.Is(err, rangekeeper.ErrNotInitialised) {
-		return nil, u.store.missing(ctx, one.name)
+		return nil, u.store.missing(ctx, one.Name)
 	}
 	if err != nil {
 		return nil, err
