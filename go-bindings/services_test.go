@@ -2,6 +2,7 @@ package rangekeeper
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -33,4 +34,35 @@ func TestServicesAdd(t *testing.T) {
 		}
 	}
 	t.Logf("%d cases", cases)
+}
+
+// TestClaims reads the claims of more Services than fit on a page, among them damaged ones.
+func TestClaims(t *testing.T) {
+	var services Services
+	var want []Claim
+	claims := func(values ...Value) {
+		for _, value := range values {
+			want = append(want, Claim{value, services.Len() - 1})
+		}
+	}
+	for i := range 3000 {
+		first, second := must(ParseValue(fmt.Sprintf("10.0.%d.%d", i/250, 1+i%250))), must(ParseValue(fmt.Sprintf("fd00::%x", i)))
+		services.Add(first.String(), []string{first.String(), second.String()})
+		services.AddPort("TCP", int32(30000+i%100))
+		services.AddPort("UDP", int32(30000+i%100))
+		services.SetHealthCheckNodePort(int32(31000 + i%100))
+		claims(first, second, PortValue(uint16(30000+i%100)), PortValue(uint16(31000+i%100)))
+	}
+	services.Add("", []string{"10.0.0.7"})
+	services.Add("None", nil)
+	services.Add("10.0.0", []string{"10.0.0", "010.1.0.1"})
+	services.AddPort("TCP", 70000)
+	claims(must(ParseValue("10.1.0.1")))
+	if got := must(services.Claims()); !slices.Equal(got, want) {
+		t.Errorf("%d claims, want %d", len(got), len(want))
+	}
+	services.Reset()
+	if got := must(services.Claims()); len(got) != 0 {
+		t.Error(got)
+	}
 }

@@ -284,6 +284,10 @@ func (s *sequence) audit(passes *rangekeeper.Passes) {
 	}
 	err = audit.ObserveAll(services, fill)
 	s.answer("services", err)
+	var batch rangekeeper.Services
+	fill(&batch, 0, services)
+	claims, err := batch.Claims()
+	s.answer("claims", sum(fmt.Append(nil, claims)), err)
 	if s.IntN(4) == 0 {
 		s.answer("unreadable", audit.ObserveUnreadable(rangekeeper.SubjectKind(s.IntN(4))))
 	}
@@ -375,6 +379,10 @@ func commits(s *sequence) {
 		if len(tickets) > 0 && s.IntN(8) == 0 {
 			s.answer("cancel", c.Cancel(tickets[0]))
 		}
+		if s.IntN(4) == 0 {
+			ticket, err := c.SubmitEdit(now+time.Duration(s.IntN(200))*time.Millisecond, s.edit(r, revision))
+			s.answer("edit", ticket, err)
+		}
 		if s.IntN(20) == 0 && len(value) > 0 {
 			put(value)
 		}
@@ -398,6 +406,20 @@ func commits(s *sequence) {
 						s.answer("watched", c.Watched(now, changes[i:]...))
 						break
 					}
+				}
+				continue
+			case rangekeeper.StepReadAt:
+				past := -1
+				for i := range changes {
+					if changes[i].Key.ModRevision <= step.At {
+						past = i
+					}
+				}
+				if answer.Revision = revision; past < 0 || s.IntN(4) == 0 {
+					s.answer("compacted", c.Compacted(now))
+				} else {
+					answer.Key, answer.Value = changes[past].Key, changes[past].Value
+					s.answer("past", c.Past(now, answer))
 				}
 				continue
 			case rangekeeper.StepSwap, rangekeeper.StepConfirm, rangekeeper.StepRead:
@@ -431,6 +453,23 @@ func commits(s *sequence) {
 			s.answer("answered", c.Answered(now, answer))
 		}
 	}
+}
+
+// edit returns a change by hand, mostly one that can be made.
+func (s *sequence) edit(r rangekeeper.Range, revision int64) rangekeeper.Edit {
+	edit := rangekeeper.Edit{
+		Kind: rangekeeper.EditKind(s.IntN(5)), Pick: uint32(s.IntN(3)), DryRun: s.IntN(4) == 0,
+		Listed: revision - int64(s.IntN(3)), Since: revision - int64(s.IntN(8)), Store: uint32(s.IntN(8) / 7),
+		InUse: make([]byte, s.IntN(int(r.Size()+7)/8+1)),
+	}
+	for i := range edit.InUse {
+		edit.InUse[i] = byte(s.IntN(256))
+	}
+	for range s.IntN(3) {
+		edit.Set = append(edit.Set, s.someValue(r))
+		edit.Clear = append(edit.Clear, s.someValue(r))
+	}
+	return edit
 }
 
 const storedJSON = `{"kind":"RangeAllocation","apiVersion":"v1","metadata":{"name":"old"},"range":"1-10","data":"BQ==","x":1}`
