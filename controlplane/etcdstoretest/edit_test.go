@@ -85,18 +85,23 @@ func TestEditThroughEtcd(t *testing.T) {
 			ours := openForEdits(t, etcd)
 			change := rangekeeper.Edit{Kind: rangekeeper.EditUndo, Clear: []rangekeeper.Value{value}, Since: since.Revision, Listed: revisionOf(t, etcd.Client())}
 
+			edit := func() (rangekeeper.Edited, error) {
+				look := must(ours.Look(ctx))
+				defer look.End(ctx)
+				return ours.Edit(ctx, look, change)
+			}
 			must(etcd.Client().Put(ctx, editServices+"default/late", "a Service"))
-			_, err := ours.Edit(ctx, change)
+			_, err := edit()
 			if isWritten := c.want == rangekeeper.FateCleared; errors.Is(err, rangekeeper.ErrServicesWritten) != isWritten {
 				t.Error(err)
 			}
 			change.Listed = revisionOf(t, etcd.Client())
 			change.DryRun = true
-			if dry := must(ours.Edit(ctx, change)); !slices.Equal(fates(dry), []rangekeeper.Fate{c.want}) {
+			if dry := must(ours.Edit(ctx, nil, change)); !slices.Equal(fates(dry), []rangekeeper.Fate{c.want}) {
 				t.Errorf("a dry run: %v, want %v", fates(dry), c.want)
 			}
 			change.DryRun = false
-			edited := must(ours.Edit(ctx, change))
+			edited := must(edit())
 			if !edited.Done || !slices.Equal(fates(edited), []rangekeeper.Fate{c.want}) {
 				t.Errorf("%+v, want %v", edited, c.want)
 			}
@@ -115,10 +120,39 @@ func TestEditThroughEtcd(t *testing.T) {
 	}
 }
 
+// TestEditOfALookOfAnotherEtcd makes an edit by a look that the etcd does not have any more, as if it had been restored to a state from
+// before it, with the range and the Services as the edit expects them.
+func TestEditOfALookOfAnotherEtcd(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	etcd := startEtcd(t)
+	s := openForEdits(t, etcd)
+	must(s.Init(ctx))
+	change := rangekeeper.Edit{Pick: 1, InUse: nil}
+	for _, isThere := range []bool{false, true} {
+		look := must(s.Look(ctx))
+		change.Listed = revisionOf(t, etcd.Client())
+		if !isThere {
+			must(etcd.Client().Delete(ctx, key+"/look/", clientv3.WithPrefix()))
+		}
+		edited, err := s.Edit(ctx, look, change)
+		if isThere && (err != nil || !edited.Done) || !isThere && !errors.Is(err, rangekeeper.ErrServicesWritten) {
+			t.Errorf("%+v, %v; the look is there: %t", edited, err, isThere)
+		}
+		look.End(ctx)
+	}
+	if left := must(etcd.Client().Get(ctx, key+"/look/", clientv3.WithPrefix())); len(left.Kvs) > 0 {
+		t.Error("a look is left:", left.Kvs)
+	}
+	if _, err := s.Edit(ctx, nil, change); !errors.Is(err, rangekeeper.ErrInvalidArgument) {
+		t.Error(err)
+	}
+}
+
 // TestEditNeedsServices refuses an edit of a store that does not know where Services are.
 func TestEditNeedsServices(t *testing.T) {
 	s := open(t, startEtcd(t), "10.0.0.0/24")
-	if _, err := s.Edit(t.Context(), rangekeeper.Edit{}); !errors.Is(err, rangekeeper.ErrInvalidArgument) {
+	if _, err := s.Edit(t.Context(), must(s.Look(t.Context())), rangekeeper.Edit{}); !errors.Is(err, rangekeeper.ErrInvalidArgument) {
 		t.Error(err)
 	}
 }

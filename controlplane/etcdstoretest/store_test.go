@@ -87,10 +87,11 @@ func TestZeroStore(t *testing.T) {
 	_, read := s.Read(ctx)
 	_, _, readForPass := s.ReadForPass(ctx, must(passes.Start()))
 	fenced := s.Fence(ctx, must(passes.Start()))
-	_, edited := s.Edit(ctx, rangekeeper.Edit{})
+	_, looked := s.Look(ctx)
+	_, edited := s.Edit(ctx, nil, rangekeeper.Edit{})
 	s.Written(rangekeeper.PortValue(1))
 	_, repaired := s.Repair(ctx, must(passes.Start()), rangekeeper.ServiceList{})
-	for i, err := range []error{created, next, allocated, batch, released, read, readForPass, fenced, edited, repaired} {
+	for i, err := range []error{created, next, allocated, batch, released, read, readForPass, fenced, looked, edited, repaired} {
 		if !errors.Is(err, rangekeeper.ErrClosed) {
 			t.Errorf("call %d: %v", i, err)
 		}

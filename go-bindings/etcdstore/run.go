@@ -297,6 +297,11 @@ func (d *driver) transaction(ctx context.Context, step rangekeeper.Step) (client
 		if since := step.ServicesUnchangedSince; since > 0 {
 			services := clientv3.Compare(clientv3.ModRevision(d.config.Services), "<", since+1).WithPrefix()
 			conditions = append(conditions, services)
+			for _, c := range d.calls {
+				if c.edit != nil && c.edit.look != "" {
+					conditions = append(conditions, clientv3.Compare(clientv3.Version(c.edit.look), ">", 0))
+				}
+			}
 		}
 		// OpPut copies the text; another copy for each batch would keep the collector busy.
 		puts = append(puts, clientv3.OpPut(key, unsafe.String(unsafe.SliceData(d.value), len(d.value))))

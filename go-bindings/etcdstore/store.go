@@ -390,21 +390,8 @@ func (s *Store) Repair(ctx context.Context, pass *rangekeeper.Pass, listed range
 
 type edit struct {
 	edit     rangekeeper.Edit
+	look     string // a key that has to be there; none for a dry run
 	deadline time.Duration
-}
-
-// Edit makes a change by hand, which depends on a list of Services from the etcd of the range; it needs Config.Services. A value
-// that it frees is fenced off: a Service that reaches etcd later cannot have it.
-//
-// Errors: rangekeeper.ErrServicesWritten, after which Services are to be listed again; ErrOtherStore, ErrStaleList, a
-// *rangekeeper.BatchError, and those of every operation. An edit that is not done is no error: Edited has what stands against it.
-func (s *Store) Edit(ctx context.Context, change rangekeeper.Edit) (rangekeeper.Edited, error) {
-	if !s.isZero() && s.config.Services == "" {
-		return rangekeeper.Edited{}, fmt.Errorf("%s: %w: an edit needs Config.Services", s.config.Key, rangekeeper.ErrInvalidArgument)
-	}
-	outcome, err := s.wait(ctx, &call{edit: &edit{change, s.deadline(ctx)}})
-	edited, _ := outcome.(rangekeeper.Edited)
-	return edited, err
 }
 
 // deadline is when an operation with this context ends at the latest, by the committer's clock.

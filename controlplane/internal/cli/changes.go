@@ -171,7 +171,7 @@ func explainDocument(err error) error {
 func (c *changes) check() error {
 	outcomes := []string{""}
 	if c.Kind == kindJournal {
-		outcomes = []string{outcomeUnknown, outcomeWritten}
+		outcomes = []string{outcomePending, outcomeUnknown, outcomeWritten}
 	}
 	switch {
 	case c.Time.IsZero():

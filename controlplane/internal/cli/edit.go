@@ -106,7 +106,14 @@ func (e *editor) run(ctx context.Context, change rangekeeper.Edit, check func(*c
 }
 
 func (e *editor) try(ctx context.Context, change rangekeeper.Edit, check func(*clusterstate.State) error) (edited rangekeeper.Edited, state *clusterstate.State, err error) {
+	var look *etcdstore.Look
 	change.Store = e.ranged.Known().Store
+	if !change.DryRun {
+		if look, err = e.begin(ctx); err != nil {
+			return edited, nil, err
+		}
+		defer e.end(look)
+	}
 	if state, err = e.look(ctx); err != nil {
 		return edited, nil, err
 	}
@@ -114,7 +121,7 @@ func (e *editor) try(ctx context.Context, change rangekeeper.Edit, check func(*c
 		return edited, state, err
 	}
 	change.Listed = state.Revision
-	if change.DryRun && change.Kind == rangekeeper.EditPlan { // the change comes later, and looks back to here
+	if change.Kind == rangekeeper.EditPlan && change.Since == 0 { // the first look: the change comes later, and looks back to here
 		change.Since = change.Listed
 	}
 	if change.InUse, err = audit.InUse(state, e.ranged.Range()); err != nil {
@@ -122,15 +129,31 @@ func (e *editor) try(ctx context.Context, change rangekeeper.Edit, check func(*c
 	}
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
-	edited, err = e.ranged.Edit(ctx, change)
+	edited, err = e.ranged.Edit(ctx, look, change)
 	of, isUnknown := (*rangekeeper.BatchError)(nil), errors.Is(err, etcdstore.ErrUnknown)
 	if errors.As(err, &of) { // which value it is about stands in it
 		err = fmt.Errorf("%s: %w", e.ranged.Key(), of.Err)
 	}
-	if err = unreachable(err); isUnknown {
+	switch err = unreachable(err); {
+	case isUnknown:
 		err = fmt.Errorf("%w (%w)", err, errMayBeWritten)
+	case errors.Is(err, rangekeeper.ErrRefused):
+		err = fmt.Errorf("%w (this writes %s and keys below it)", err, e.ranged.Key())
 	}
 	return edited, state, err
+}
+
+func (e *editor) begin(ctx context.Context) (*etcdstore.Look, error) {
+	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+	defer cancel()
+	look, err := e.ranged.Look(ctx)
+	return look, unreachable(err)
+}
+
+func (e *editor) end(look *etcdstore.Look) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	look.End(ctx)
 }
 
 // changeRange makes a change of the kind EditChange or EditForce, all or nothing. change says what is to be done, and what is the

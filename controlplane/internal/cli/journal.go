@@ -14,7 +14,9 @@ import (
 
 // The outcomes of the write of a range.
 const (
-	// outcomeUnknown is that of a run which has not written the range yet, or was interrupted.
+	// outcomePending is that of a range that no run has begun to write, or could not write.
+	outcomePending = "pending"
+	// outcomeUnknown is that of a write under way, or whose run was interrupted.
 	outcomeUnknown = "unknown"
 	outcomeWritten = "written"
 )
@@ -30,8 +32,6 @@ type journal struct {
 	begun bool
 	// created is when this run created the file, zero if another one did.
 	created time.Time
-	// sent: a write may have taken effect.
-	sent bool
 }
 
 // check refuses a plan that was applied already, or that another run may be applying. It takes over which ranges an interrupted run
@@ -72,6 +72,16 @@ func isOfPlan(ranges, plan []rangeChanges) bool {
 	return true
 }
 
+// written returns the names of the ranges that are written.
+func (c *changes) written() (names []string) {
+	for _, one := range c.Ranges {
+		if one.Outcome == outcomeWritten {
+			names = append(names, one.Name)
+		}
+	}
+	return names
+}
+
 // begin has a journal before the first write. The changes of a range that an interrupted run has not recorded as written are still
 // due, so it has not written them. Several runs may find its journal; the one that writes says so in it.
 func (j *journal) begin() error {
@@ -86,9 +96,11 @@ func (j *journal) begin() error {
 	} else {
 		now := time.Now().UTC().Round(0) // by the clock of the other runs, which goes on while this one is suspended
 		for i := range j.plan.Ranges {
-			j.plan.Ranges[i].Outcome = outcomeUnknown
+			j.plan.Ranges[i].Outcome = outcomePending
 		}
-		if err := j.write(now, false); err != nil {
+		if err := j.write(now, false); errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("%s: another run has begun to write the plan", j.name)
+		} else if err != nil {
 			return err
 		}
 		j.created = now
@@ -97,9 +109,16 @@ func (j *journal) begin() error {
 	return nil
 }
 
-// written records that a range is written.
-func (j *journal) written(one *rangeChanges, revision int64) error {
-	one.Outcome, one.WrittenRevision = outcomeWritten, revision
+// record records the outcome of a range, and the revision of its write. What another run has written meanwhile stays recorded.
+func (j *journal) record(one *rangeChanges, outcome string, revision int64) error {
+	there, err := readChanges(j.name, kindJournal)
+	if err != nil {
+		return err
+	}
+	if outcome != outcomeWritten && slices.Contains(there.written(), one.Name) {
+		return nil
+	}
+	one.Outcome, one.WrittenRevision = outcome, revision
 	return j.write(time.Now().UTC(), true)
 }
 
@@ -112,16 +131,11 @@ func (j *journal) write(now time.Time, replace bool) error {
 // end ends a run with an error or none, and returns it. A journal of nothing is removed, unless it is so old that another run may have
 // taken it over.
 func (j *journal) end(err error) error {
-	var written []string
-	for _, one := range j.plan.Ranges {
-		if one.Outcome == outcomeWritten {
-			written = append(written, one.Name)
-		}
-	}
+	written, isUnknown := j.plan.written(), errors.Is(err, errMayBeWritten)
 	switch {
 	case err == nil && j.begun:
 		fmt.Fprintf(j.log, "rangekeeper: rangekeeper undo %s takes back %s for 24 hours\n", j.name, j.plan.undoable())
-	case j.sent:
+	case isUnknown:
 		err = fmt.Errorf("%w; if it was written, rangekeeper undo %s reverses it", err, j.name)
 	case err != nil && len(written) > 0:
 		err = fmt.Errorf("%w; written before: %s, which rangekeeper undo %s reverses", err, strings.Join(written, ", "), j.name)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -131,31 +132,49 @@ func (r *repair) writePlanned(ctx context.Context, c *changes, j *journal) (plan
 		differences, since[i] = append(differences, found...), edited.Revision
 	}
 	if len(differences) > 0 {
-		return nil, r.hasChanged(c.Revision, differences...)
+		return nil, r.hasChanged(c, c.Revision, differences...)
 	}
 	if clears > 0 {
 		if err := awaitLeakAge(ctx, r.log, clears); err != nil {
 			return nil, err
 		}
+		// All of it, before the first range is written.
+		for i, e := range ranges {
+			if !c.Ranges[i].isDone() {
+				_, found, _, err := r.editPlanned(ctx, e, &c.Ranges[i], rangekeeper.Edit{Since: since[i], DryRun: true})
+				if err != nil {
+					return nil, err
+				}
+				differences = append(differences, found...)
+			}
+		}
+		if len(differences) > 0 {
+			return nil, r.hasChanged(c, slices.Max(since), differences...)
+		}
 	}
 	for i, e := range ranges {
-		if c.Ranges[i].isDone() {
+		one := &c.Ranges[i]
+		if one.isDone() {
 			continue
 		}
 		if err := j.begin(); err != nil {
 			return nil, err
 		}
-		j.sent = true
-		edited, found, audited, err := r.editPlanned(ctx, e, &c.Ranges[i], rangekeeper.Edit{Since: since[i]})
-		j.sent = errors.Is(err, errMayBeWritten)
+		if err := j.record(one, outcomeUnknown, 0); err != nil {
+			return nil, err
+		}
+		edited, found, audited, err := r.editPlanned(ctx, e, one, rangekeeper.Edit{Since: since[i]})
 		if err == nil && len(found) > 0 {
-			err = r.hasChanged(since[i], found...)
+			err = r.hasChanged(c, since[i], found...)
 		}
 		if plan == nil { // that of the state before any write
 			plan = audited
 		}
-		if err == nil {
-			err = j.written(&c.Ranges[i], edited.Revision)
+		switch {
+		case err == nil:
+			err = j.record(one, outcomeWritten, edited.Revision)
+		case !errors.Is(err, errMayBeWritten):
+			err = errors.Join(err, j.record(one, outcomePending, 0))
 		}
 		if err != nil {
 			return nil, err
@@ -217,10 +236,14 @@ func (r *repair) editPlanned(ctx context.Context, e *editor, one *rangeChanges, 
 }
 
 // hasChanged is the error about differences between the plan and the cluster, the first of which it has.
-func (r *repair) hasChanged(revision int64, differences ...string) error {
+func (r *repair) hasChanged(c *changes, revision int64, differences ...string) error {
 	rest := ""
 	if n := len(differences) - shortList; n > 0 {
 		differences, rest = differences[:shortList], fmt.Sprintf("; and %d more", n)
 	}
-	return fmt.Errorf("%s: %w since revision %d, so nothing was written: %s%s", r.planFile, errChanged, revision, strings.Join(differences, "; "), rest)
+	nothing := "nothing"
+	if len(c.written()) > 0 {
+		nothing = "nothing more"
+	}
+	return fmt.Errorf("%s: %w since revision %d, so %s was written: %s%s", r.planFile, errChanged, revision, nothing, strings.Join(differences, "; "), rest)
 }

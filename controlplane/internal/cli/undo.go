@@ -112,6 +112,11 @@ func (u *undo) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if strings.HasSuffix(u.journal, undoneSuffix) {
+		return fmt.Errorf("%s: all of it was undone", u.journal)
+	}
+	// What was not written is not undone.
+	j.Ranges = slices.DeleteFunc(j.Ranges, func(one rangeChanges) bool { return one.Outcome == outcomePending })
 	if age := time.Since(j.Time); age > undoFor {
 		return fmt.Errorf("%s: is %s old; a repair can be undone for %s", u.journal, age.Round(time.Minute), undoFor)
 	}
