@@ -57,9 +57,11 @@ func (c *call) enter(calls *sync.Pool) Result {
 		c.instance = c.second.in
 	default:
 		c.instance, c.calls = calls.Get().(*instance), calls
-		c.instance.calls = calls
 	}
 	c.mutex.Lock()
+	if c.calls != nil { // under the lock: an object that was closed here before looks at it, too
+		c.instance.calls = c.calls
+	}
 	if result := max(c.first.state(), c.second.state()); result != ResultOK {
 		c.mutex.Unlock()
 		return result
@@ -133,8 +135,9 @@ func (o *object) close(free func(*instance, int32)) (result Result) {
 	if o == nil {
 		return ResultNullPointer
 	}
-	c := call{instance: o.in, first: o, calls: o.in.calls}
+	c := call{instance: o.in, first: o}
 	c.mutex.Lock()
+	c.calls = c.instance.calls
 	if o.closed {
 		c.mutex.Unlock()
 		return ResultOK
