@@ -152,8 +152,11 @@ func TestWatch(t *testing.T) {
 		t.Errorf("%v, %+v", err, got)
 	}
 	// What cannot be read ends it.
-	must(c.Put(ctx, nodePortsKey, "garbage"))
-	if line := ports.next(ports.errs); !strings.Contains(line, nodePortsKey) || !strings.Contains(line, fmt.Sprint("revision ", got.Revision+1)) {
+	put, err := c.Put(ctx, nodePortsKey, "garbage")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if line := ports.next(ports.errs); !strings.Contains(line, nodePortsKey) || !strings.Contains(line, fmt.Sprint("revision ", put.Header.Revision)) {
 		t.Errorf("%s", line)
 	}
 	if code := <-ports.ended; code != exitInput {
