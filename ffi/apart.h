@@ -10,7 +10,8 @@ rk_result rk_apart_followed(const struct rk_committer *committer, const uint8_t 
 rk_result rk_apart_read(const struct rk_repair_pass *pass, const struct rk_range *range, const uint8_t *followed, size_t followed_len,
                         uint64_t revision, const uint8_t *data, size_t data_len, uint64_t now, bool *needs_fence,
                         struct rk_error *error);
-rk_result rk_apart_fenced(const struct rk_repair_pass *pass, const struct rk_range *range, uint64_t fence, struct rk_error *error);
+rk_result rk_apart_fenced(const struct rk_repair_pass *pass, const struct rk_range *range, uint64_t fence, uint64_t look,
+                          struct rk_error *error);
 rk_result rk_apart_needs(const struct rk_repair_pass *pass, const struct rk_range *range, bool *sets, uint32_t *outside,
                          struct rk_error *error);
 rk_result rk_apart_check(const struct rk_committer *committer, bool sets, uint32_t outside, struct rk_error *error);

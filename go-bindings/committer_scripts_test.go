@@ -126,7 +126,7 @@ func (s *story) operation(words []string, deadline time.Duration) Operation {
 func (s *story) edit(words []string) Edit {
 	number := func(word string) int64 { return int64(must(strconv.Atoi(word))) }
 	kinds := map[string]EditKind{"change": EditChange, "force": EditForce, "plan": EditPlan, "undo": EditUndo}
-	edit := Edit{Kind: kinds[words[0]], Listed: number(words[1]), Since: number(words[2]), InUse: make([]byte, (s.r.Size()+7)/8)}
+	edit := Edit{Kind: kinds[words[0]], Listed: number(words[1]), Since: number(words[2]), InUse: make([]byte, (s.r.Size()+7)/8), Look: 1}
 	list := ""
 	for _, word := range words[3:] {
 		switch _, err := strconv.Atoi(word); {
@@ -226,6 +226,9 @@ func (s *story) text(step Step) string {
 		return "confirm " + guard
 	case StepSwap:
 		stored := must(DecodeRangeAllocation(must(s.c.Value(nil))))
+		if step.Look != 0 {
+			guard += " look"
+		}
 		return "swap " + guard + s.ports(must(stored.Data(nil)))
 	}
 	var texts []string
@@ -265,8 +268,8 @@ func (s *story) outcome(f Finished) string {
 	}
 	for reason, err := range map[string]error{
 		"full": ErrFull, "in-use": ErrAlreadyAllocated, "not-initialised": ErrNotInitialised, "refused": ErrRefused,
-		"services-written": ErrServicesWritten, "other-store": ErrOtherStore,
-		"deadline": ErrDeadlineExceeded, "cancelled": ErrCancelled,
+		"services-written": ErrServicesWritten,
+		"deadline":         ErrDeadlineExceeded, "cancelled": ErrCancelled,
 	} {
 		if errors.Is(errOf(f), err) {
 			return "failed " + reason

@@ -10,10 +10,8 @@ import (
 
 // Errors of an Edit, for errors.Is.
 var (
-	// ErrServicesWritten: a Service was written after those of the edit were listed. List them again.
-	ErrServicesWritten = errors.New("a Service was written after Services were listed")
-	// ErrOtherStore: the Services of the edit were listed in another store, or before it was restored.
-	ErrOtherStore = errors.New("Services were listed in another store, or before it was restored")
+	// ErrServicesWritten: a Service was written after those of the edit were listed, or its look is gone. List them again.
+	ErrServicesWritten = errors.New("a Service was written, or etcd restored, after Services were listed")
 )
 
 // EditKind is what an Edit demands of a value before it changes it.
@@ -42,16 +40,14 @@ type Edit struct {
 	Pick uint32
 	// InUse are the values that Services use: Report.Snapshot with ValuesInUse.
 	InUse []byte
-	// Listed is the revision at which Services were listed, from the etcd of the range.
+	// Listed is the revision of the etcd of the range at which Services were listed: that of the look.
 	Listed int64
 	// Since is, for EditPlan and EditUndo, the revision from which on a value to free has to be recorded without a break.
 	// Otherwise its record may be of a Service that is being created.
 	Since int64
-	// Store is [KnownState.Store] as it was before Services were listed. A committer that knows of no store yet has to read first:
-	// it cannot notice that the store was another one then.
-	Store uint32
-	// DryRun: nothing is written, and the outcome says what would be done. Nothing is picked.
-	DryRun bool
+	// Look is the number of the look at the Services ([Committer.PassFenced]). With 0 it is a dry run: nothing is picked or written, and the
+	// outcome says what would be done.
+	Look uint64
 }
 
 // Fate is what became of a value of an Edit; if the edit is not done, what stands against it.
@@ -96,9 +92,8 @@ type Edited struct {
 
 func (Edited) outcome() {}
 
-// SubmitEdit queues a change by hand, which ends as [Edited], or fails with a *BatchError, ErrStaleList, ErrServicesWritten,
-// ErrOtherStore and the errors of every operation. The error here is that of an argument: InUse has values that the range does not
-// have.
+// SubmitEdit queues a change by hand, which ends as [Edited], or fails with a *BatchError, ErrStaleList, ErrServicesWritten
+// and the errors of every operation. The error here is that of an argument: InUse has values that the range does not have.
 func (c *Committer) SubmitEdit(deadline time.Duration, edit Edit) (Ticket, error) {
 	var ticket uint64
 	var details rk.Error
@@ -111,7 +106,7 @@ func (e *Edit) toC() *rk.Edit {
 	return &rk.Edit{
 		Kind: constantToC(e.Kind, EditUndo, rk.EditChange), Pick: e.Pick,
 		Set: valuesToC(e.Set), Clear: valuesToC(e.Clear), InUse: e.InUse,
-		Listed: uint64(max(e.Listed, 0)), Since: uint64(max(e.Since, 0)), Store: e.Store, DryRun: e.DryRun,
+		Listed: uint64(max(e.Listed, 0)), Since: uint64(max(e.Since, 0)), Look: e.Look,
 	}
 }
 

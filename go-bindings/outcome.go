@@ -53,8 +53,10 @@ type Step struct {
 	// Guard is the required state of the key, of StepSwap and StepConfirm: all three numbers.
 	Guard KeyState
 	// ServicesUnchangedSince is a further condition of StepSwap, if not 0: no key of a Service has a later mod revision
-	// (in etcd a compare with a range end). Only after a SubmitRepair whose ServiceList guards.
+	// (in etcd a compare with a range end).
 	ServicesUnchangedSince int64
+	// Look is a further condition of StepSwap, if not 0: the look of this number is there ([Committer.PassFenced]).
+	Look uint64
 	// Witness says what the transaction of StepSwap does with the witness.
 	Witness Witness
 	// WatchFrom is the revision of StepWatch.
@@ -74,7 +76,7 @@ func (c *Committer) step(step *rk.Step) (Step, error) {
 	case StepSwap:
 		swap := &step.Data.Swap
 		s.Guard, s.ServicesUnchangedSince = keyState(swap.Guard), int64(swap.ServicesUnchangedSince)
-		s.Witness = Witness(swap.Witness)
+		s.Witness, s.Look = Witness(swap.Witness), swap.Look
 	case StepConfirm:
 		s.Guard = keyState(step.Data.Confirm.Guard)
 	case StepWatch:
@@ -160,7 +162,7 @@ type Repaired struct {
 // Failed: nothing was changed.
 type Failed struct {
 	// Err is the reason: a *BatchError around a *ValueError; a *MismatchedRangeError; or wrapped in it ErrNotInitialised,
-	// ErrUnreadable, ErrRangeInUse, ErrRefused, ErrStaleList, ErrServicesWritten, ErrOtherStore, ErrDeadlineExceeded, ErrCancelled.
+	// ErrUnreadable, ErrRangeInUse, ErrRefused, ErrStaleList, ErrServicesWritten, ErrDeadlineExceeded, ErrCancelled.
 	Err error
 }
 
@@ -266,8 +268,6 @@ func (c *Committer) failure(failed *rk.Failed, rest *contents) error {
 		return ErrStaleList
 	case rk.ResultServicesWritten:
 		return ErrServicesWritten
-	case rk.ResultOtherStore:
-		return ErrOtherStore
 	case rk.ResultDeadlineExceeded:
 		return ErrDeadlineExceeded
 	case rk.ResultCancelled:

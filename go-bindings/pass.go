@@ -12,7 +12,7 @@ import (
 // ErrInvalidArgument and a message:
 //
 //  1. For each committer [Committer.BeginPass], then a ReadOperation to it, and when that has ended [Committer.PassRead]. If
-//     that says so, the fence is written, and [Committer.PassFenced] reports it.
+//     that says so, the fence is written once all ranges were read, and [Committer.PassFenced] reports it.
 //  2. [Pass.Audit] begins an [Audit] of the ranges that were read. After that, Services are listed linearizably and observed
 //     by it.
 //  3. [Pass.Finish] ends the audit.
@@ -117,19 +117,25 @@ func (c *Committer) PassRead(pass *Pass, revision int64, snapshot []byte, now ti
 	return needsFence, nil
 }
 
-// PassFenced reports that the fence of the committer's range was written, and the revision of etcd after that.
+// PassFenced reports that the fence of the committer's range was written, and the revision of etcd after that, with a look, for which look
+// is a number, not 0.
 //
 // Beside the range is another key in its etcd, the witness, whose value has no meaning. A StepSwap that sets values
 // puts it in its transaction ([Witness]), and the fence is its deletion. The transaction that writes a Service with new values has the condition that the
 // witness was created at the revision of their allocation or before, and written at that or later. So after the fence a
-// Service with a leaked value is in the list or is never written, however late its write reaches etcd. Without a fence between
-// the read and the list leaks stay.
-func (c *Committer) PassFenced(pass *Pass, revision int64) error {
+// Service with a leaked value is in the list or is never written, however late its write reaches etcd.
+//
+// Revisions do not tell one history of etcd from another: if etcd is restored between the list and the swap, and written to since,
+// the range can be as the swap expects it, with other Services. So the transaction of the fence also puts the look, a key with a
+// random name. While it is there, the history of etcd up to the look is the same. Each fence of a pass but the first has the condition
+// that the look before it is there. Services are listed at the revision of the last fence: with a list of another revision, or
+// without a fence, leaks stay. A StepSwap that depends on the look has its number.
+func (c *Committer) PassFenced(pass *Pass, revision int64, look uint64) error {
 	if c.pointer() == nil {
 		return ErrClosed
 	}
 	var details rk.Error
-	code := rk.RepairPassFenced(pass.pointer(), c.pointer(), uint64(max(revision, 0)), &details)
+	code := rk.RepairPassFenced(pass.pointer(), c.pointer(), uint64(max(revision, 0)), look, &details)
 	runtime.KeepAlive(pass)
 	runtime.KeepAlive(c)
 	return detailedError(code, &details)

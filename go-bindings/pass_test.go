@@ -34,11 +34,13 @@ func TestOrderOfPass(t *testing.T) {
 	if needsFence, err := ours.PassRead(pass, 1, nil, 1); err != nil || !needsFence {
 		t.Fatal(needsFence, err)
 	}
-	refused(others.PassFenced(pass, 2), "30200-30299 was read before the pass began with it")
-	refused(ours.PassFenced(pass, 0), "the fence of range 30000-30199 has revision 0, which is before the read at revision 1")
-	if err := ours.PassFenced(pass, 2); err != nil {
+	refused(others.PassFenced(pass, 2, 77), "30200-30299 was read before the pass began with it")
+	refused(ours.PassFenced(pass, 0, 77), "a fence has revision 0, which is before the read or the fence of range 30000-30199 at revision 1")
+	refused(ours.PassFenced(pass, 2, 0), "no look has the number 0")
+	if err := ours.PassFenced(pass, 2, 77); err != nil {
 		t.Fatal(err)
 	}
+	refused(ours.PassFenced(pass, 1, 77), "a fence has revision 1, which is before the read or the fence of range 30000-30199 at revision 2")
 	audit := must(pass.Audit())
 	refused(second(pass.Audit()), "waits for the end of its audit")
 	refused(ours.BeginPass(pass), "waits for the end of its audit")
@@ -79,7 +81,7 @@ func TestOrderOfPass(t *testing.T) {
 		t.Errorf("a pass of closed Passes: %v", err)
 	}
 	for _, err := range []error{
-		second(passes.Start()), ours.BeginPass(later), second(ours.PassRead(later, 1, nil, 1)), ours.PassFenced(later, 2), second(later.Audit()),
+		second(passes.Start()), ours.BeginPass(later), second(ours.PassRead(later, 1, nil, 1)), ours.PassFenced(later, 2, 77), second(later.Audit()),
 		second(later.Finish(must(NewAudit()))), second(ours.SubmitRepair(NoDeadline, later, ServiceList{})), ours.BeginPass(nil),
 		second(new(Pass).Audit()), second(pass.Finish(new(Audit))),
 	} {

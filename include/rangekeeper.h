@@ -835,13 +835,9 @@ enum rk_result
    */
   RK_RESULT_RANGE_IN_USE = 56,
   /**
-   * A Service was written after those of an edit were listed.
+   * A Service was written after those of an edit were listed, or its look is gone.
    */
   RK_RESULT_SERVICES_WRITTEN = 57,
-  /**
-   * The Services of an edit were listed in another store, or before it was restored.
-   */
-  RK_RESULT_OTHER_STORE = 58,
   /**
    * A text is not JSON, or not of the documented form.
    */
@@ -989,7 +985,7 @@ typedef struct rk_range_allocation rk_range_allocation;
  *
  * 1. rk_repair_pass_new.
  * 2. For each committer rk_repair_pass_begin, then an RK_OPERATION_READ, and after its outcome rk_repair_pass_read. If
- *    that says so, write the fence and call rk_repair_pass_fenced.
+ *    that says so, write the fence once all ranges are read, and call rk_repair_pass_fenced.
  * 3. rk_repair_pass_audit begins an rk_audit with the ranges. After that, list the Services linearizably and observe them.
  * 4. rk_repair_pass_finish ends the audit.
  * 5. For each committer rk_committer_submit_repair.
@@ -1285,9 +1281,13 @@ typedef struct rk_step_swap {
   struct rk_key_state guard;
   /**
    * A further condition of the transaction, if not 0: no key of a Service has a later mod revision than this (in etcd a
-   * compare with a range_end). Only after an rk_committer_submit_repair that is guarded.
+   * compare with a range_end).
    */
   uint64_t services_unchanged_since;
+  /**
+   * A further condition of the transaction, if not 0: the look of this number is there. See rk_repair_pass_fenced.
+   */
+  uint64_t look;
   /**
    * How many bytes rk_committer_value writes.
    */
@@ -1774,7 +1774,7 @@ typedef struct rk_edit {
    */
   size_t in_use_len;
   /**
-   * The revision at which Services were listed, from the etcd of the range.
+   * The revision of the etcd of the range at which Services were listed: that of the look.
    */
   uint64_t listed;
   /**
@@ -1782,14 +1782,10 @@ typedef struct rk_edit {
    */
   uint64_t since;
   /**
-   * The store of rk_known as it was before Services were listed. A committer that knows of no store yet has to read first: it
-   * cannot notice that the store was another one then.
+   * The number of the look (rk_repair_pass_fenced) at the Services. With 0 it is a dry run: nothing is picked or written, and the
+   * outcome says what would be done.
    */
-  uint32_t store;
-  /**
-   * Whether nothing is written: the outcome says what would be done. Nothing is picked.
-   */
-  bool dry_run;
+  uint64_t look;
 } rk_edit;
 
 /**
@@ -2665,7 +2661,7 @@ rk_result rk_committer_finished(const struct rk_committer *committer,
 
 /**
  * Submits a change by hand and writes its ticket. It ends by RK_OUTCOME_EDITED, or fails with RK_RESULT_NOT_IN_RANGE,
- * RK_RESULT_FULL, RK_RESULT_STALE_LIST, RK_RESULT_SERVICES_WRITTEN, RK_RESULT_OTHER_STORE and as any operation.
+ * RK_RESULT_FULL, RK_RESULT_STALE_LIST, RK_RESULT_SERVICES_WRITTEN and as any operation.
  *
  * On failure nothing is submitted.
  */
@@ -3125,22 +3121,30 @@ rk_result rk_repair_pass_read(const struct rk_repair_pass *pass,
                               struct rk_error *error);
 
 /**
- * Records that the fence of a committer's object was written; `fence` is the revision of etcd after that.
+ * Records that the fence of a committer's object was written, with a look; `fence` is the revision of etcd after that, and `look`
+ * the number of the look, not 0.
  *
  * Beside the object is another key in its etcd, the witness, whose value has no meaning. An RK_STEP_SWAP that sets
  * values puts it in its transaction (RK_WITNESS_*), and the fence is its deletion. The transaction that writes a Service
  * with new values has the condition that the witness was created at the revision of their allocation or before, and
  * written at that or later. So after the fence a Service with a leaked value is in the list or is never written, however
- * late its write reaches etcd. Without a fence between the read and a list that has a revision
- * (rk_committer_submit_repair), leaks stay.
+ * late its write reaches etcd.
  *
- * RK_RESULT_INVALID_ARGUMENT if the committer's range has not begun or is not read, `fence` is before the read, all
- * ranges are audited, or a later pass has started.
+ * Revisions do not tell one history of etcd from another: if etcd is restored between the list and the swap, and written to
+ * since, the range can be as the swap expects it, with other Services. So the transaction of the fence also puts the look, a key
+ * with a random name, for which the number stands. While it is there, the history of etcd up to the look is the same. Each fence
+ * of a pass but the first has the condition that the look before it is there. Services are listed at the revision of the last
+ * fence: with a list of another revision, or without a fence, leaks stay (rk_committer_submit_repair). A swap that depends
+ * on the look has its number.
+ *
+ * RK_RESULT_INVALID_ARGUMENT if `look` is 0, the committer's range has not begun, a range of the pass is not read, `fence` is before
+ * the read or the fence of one, all ranges are audited, or a later pass has started.
  */
 RK_MUST_CHECK
 rk_result rk_repair_pass_fenced(const struct rk_repair_pass *pass,
                                 const struct rk_committer *committer,
                                 uint64_t fence,
+                                uint64_t look,
                                 struct rk_error *error);
 
 /**

@@ -25,8 +25,8 @@ const (
 	maxReads = 3
 )
 
-// ReadEtcd reads the state from a running etcd: all keys at the revision of the
-// first answer, in pages. If that revision is compacted before the last page, it
+// ReadEtcd reads the state from a running etcd: all keys at [Options.Revision] or the revision of the
+// first answer, in pages. If that of the answer is compacted before the last page, it
 // starts over, at most twice. The error wraps [ErrUnreachable] if etcd stops
 // answering, and names the keys that it was about.
 func ReadEtcd(ctx context.Context, client *clientv3.Client, o Options) (*State, error) {
@@ -35,7 +35,7 @@ func ReadEtcd(ctx context.Context, client *clientv3.Client, o Options) (*State, 
 		if err == nil {
 			return s, nil
 		}
-		if !errors.Is(err, rpctypes.ErrCompacted) || n == maxReads {
+		if !errors.Is(err, rpctypes.ErrCompacted) || n == maxReads || o.Revision != 0 {
 			return nil, err
 		}
 	}
@@ -44,6 +44,7 @@ func ReadEtcd(ctx context.Context, client *clientv3.Client, o Options) (*State, 
 func readEtcd(ctx context.Context, client *clientv3.Client, o Options) (*State, error) {
 	p := o.prefixes()
 	s := p.state()
+	s.Revision = o.Revision
 	var done, total int64
 	for _, prefix := range p.all() {
 		from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
@@ -55,9 +56,9 @@ func readEtcd(ctx context.Context, client *clientv3.Client, o Options) (*State, 
 			}
 			if s.Revision == 0 { // the first answer decides, even if it is empty
 				s.Revision = page.Header.Revision
-				s.Identity.Etcd = EtcdID(page.Header.ClusterId)
-				s.Kine = s.Identity.Etcd == 0 // which no etcd has
 			}
+			s.Identity.Etcd = EtcdID(page.Header.ClusterId)
+			s.Kine = s.Identity.Etcd == 0 // which no etcd has
 			if first {
 				total += page.Count
 			}

@@ -34,6 +34,8 @@ type Options struct {
 	Progress func(done, total int64)
 	// Upgrade asks for [State.Upgrade], too.
 	Upgrade bool
+	// Revision is the one to read of a running etcd; 0 for the newest.
+	Revision int64
 }
 
 // State is the input of an audit, all of it at one revision. The objects are as stored,

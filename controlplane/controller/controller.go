@@ -202,8 +202,8 @@ func (c *Controller) provenServices() repaircontroller.ListServices {
 	list := repaircontroller.APIServices(c.client.CoreV1().Services(""))
 	wrong := new(lastError)
 	c.health = append(c.health, wrong.get)
-	return func(ctx context.Context) ([]*corev1.Service, int64, error) {
-		services, revision, err := list(ctx)
+	return func(ctx context.Context, at int64) ([]*corev1.Service, int64, error) {
+		services, revision, err := list(ctx, at)
 		if err != nil {
 			return nil, 0, err
 		}

@@ -227,8 +227,8 @@ func repairOften(ctx context.Context, t *testing.T, etcd *clientv3.Client, versi
 		options.Read = append(options.Read, audit.ReadRange{Name: name, Range: values.String()})
 	}
 	for ctx.Err() == nil {
-		_, err := repair.Drive(ctx, passes, ranges, false, func(pass *rangekeeper.Pass) (*rangekeeper.Report, rangekeeper.ServiceList, error) {
-			state, err := clusterstate.ReadEtcd(ctx, etcd, clusterstate.Options{})
+		_, err := repair.Drive(ctx, passes, ranges, false, func(pass *rangekeeper.Pass, at int64) (*rangekeeper.Report, rangekeeper.ServiceList, error) {
+			state, err := clusterstate.ReadEtcd(ctx, etcd, clusterstate.Options{Revision: at})
 			if err != nil {
 				return nil, rangekeeper.ServiceList{}, err
 			}

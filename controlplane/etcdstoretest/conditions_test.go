@@ -44,9 +44,7 @@ func TestConditions(t *testing.T) {
 			if _, needsFence, err := s.ReadForPass(ctx, pass); err != nil || !needsFence {
 				t.Fatal(needsFence, err)
 			}
-			if err := s.Fence(ctx, pass); err != nil {
-				t.Fatal(err)
-			}
+			must(s.Fence(ctx, pass, nil))
 		}, false},
 		{"a fence, and another allocation", func(ctx context.Context, s *server) {
 			must(s.client.Do(ctx, clientv3.OpDelete(etcdstore.WitnessKey(faultKey))))
@@ -186,11 +184,11 @@ func TestFenceThatIsNotConfirmed(t *testing.T) {
 	must(client.UserAddWithOptions(ctx, "root", "", &clientv3.UserAddOptions{NoPassword: true}))
 	must(client.UserGrantRole(ctx, "root", "root"))
 	must(client.AuthEnable(ctx))
-	if err := store.Fence(ctx, pass); !errors.Is(err, rangekeeper.ErrRefused) {
+	if _, err := store.Fence(ctx, pass, nil); !errors.Is(err, rangekeeper.ErrRefused) {
 		t.Errorf("without a user: %v", err)
 	}
 	cluster.Kill(0)
-	if err := store.Fence(ctx, pass); !errors.Is(err, etcdstore.ErrUnknown) {
+	if _, err := store.Fence(ctx, pass, nil); !errors.Is(err, etcdstore.ErrUnknown) {
 		t.Errorf("without etcd: %v", err)
 	}
 }

@@ -443,12 +443,14 @@ func (r *round) pass(ctx context.Context, store *etcdstore.Store, passes *rangek
 	}
 	defer pass.Close()
 	view, needsFence, err := store.ReadForPass(ctx, pass)
+	var look *etcdstore.Look
 	if err == nil && needsFence {
-		err = store.Fence(ctx, pass)
+		look, err = store.Fence(ctx, pass, nil)
 	}
 	if err != nil {
 		return 0, err
 	}
+	defer look.End(ctx)
 	var services rangekeeper.Services
 	used := new(big.Int).SetBytes(view.Snapshot)
 	r.mu.Lock()
@@ -475,7 +477,7 @@ func (r *round) pass(ctx context.Context, store *etcdstore.Store, passes *rangek
 	}
 	defer outcome.Close()
 	call := time.Since(r.start)
-	repaired, err := store.Repair(ctx, pass, rangekeeper.ServiceList{})
+	repaired, err := store.Repair(ctx, pass, look, rangekeeper.ServiceList{})
 	end := time.Since(r.start)
 	if len(repaired.Set) > 0 {
 		return 0, fmt.Errorf("%d had a Service, and were free", repaired.Set)

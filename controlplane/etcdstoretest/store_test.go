@@ -1,6 +1,7 @@
 package etcdstoretest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
@@ -86,11 +87,11 @@ func TestZeroStore(t *testing.T) {
 	_, released := s.Release(ctx, rangekeeper.PortValue(1), rangekeeper.OwnedSince(1))
 	_, read := s.Read(ctx)
 	_, _, readForPass := s.ReadForPass(ctx, must(passes.Start()))
-	fenced := s.Fence(ctx, must(passes.Start()))
+	_, fenced := s.Fence(ctx, must(passes.Start()), nil)
 	_, looked := s.Look(ctx)
 	_, edited := s.Edit(ctx, nil, rangekeeper.Edit{})
 	s.Written(rangekeeper.PortValue(1))
-	_, repaired := s.Repair(ctx, must(passes.Start()), rangekeeper.ServiceList{})
+	_, repaired := s.Repair(ctx, must(passes.Start()), nil, rangekeeper.ServiceList{})
 	for i, err := range []error{created, next, allocated, batch, released, read, readForPass, fenced, looked, edited, repaired} {
 		if !errors.Is(err, rangekeeper.ErrClosed) {
 			t.Errorf("call %d: %v", i, err)
@@ -198,7 +199,7 @@ func TestRepairThroughEtcd(t *testing.T) {
 	passes := must(rangekeeper.NewPasses(3, interval))
 	pass := func() rangekeeper.Repaired {
 		t.Helper()
-		pass, audit := readForPass(t, ours, passes)
+		pass, look, audit := readForPass(t, ours, passes)
 		var services rangekeeper.Services
 		services.Add(lost.String(), []string{lost.String()})
 		for _, a := range owned[10:] {
@@ -208,7 +209,7 @@ func TestRepairThroughEtcd(t *testing.T) {
 			t.Fatal(err)
 		}
 		must(pass.Finish(audit))
-		return must(ours.Repair(ctx, pass, rangekeeper.ServiceList{}))
+		return must(ours.Repair(ctx, pass, look, rangekeeper.ServiceList{}))
 	}
 	// The first two of the leaks change hands, once before the second pass and once before the third.
 	var free []rangekeeper.Value
@@ -252,17 +253,60 @@ func TestRepairThroughEtcd(t *testing.T) {
 }
 
 // readForPass starts a pass and brings what is stored to its audit.
-func readForPass(t *testing.T, store *etcdstore.Store, passes *rangekeeper.Passes) (*rangekeeper.Pass, *rangekeeper.Audit) {
+func readForPass(t *testing.T, store *etcdstore.Store, passes *rangekeeper.Passes) (*rangekeeper.Pass, *etcdstore.Look, *rangekeeper.Audit) {
 	t.Helper()
 	pass := must(passes.Start())
 	_, needsFence, err := store.ReadForPass(t.Context(), pass)
+	var look *etcdstore.Look
 	if err == nil && needsFence {
-		err = store.Fence(t.Context(), pass)
+		look, err = store.Fence(t.Context(), pass, nil)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pass, must(pass.Audit())
+	t.Cleanup(func() { look.End(context.Background()) })
+	return pass, look, must(pass.Audit())
+}
+
+// TestPassOfALookOfAnotherEtcd repairs by looks that the etcd does not have any more, as if it had been restored to a state from before
+// them, with the range as the passes expect it.
+func TestPassOfALookOfAnotherEtcd(t *testing.T) {
+	const interval = 20 * time.Millisecond
+	etcd := startEtcd(t)
+	ours := must(etcdstore.Open(etcdstore.Config{Client: etcd.Client(), Key: key, Range: must(rangekeeper.ParseCIDR("10.0.0.0/24")), Grace: interval}))
+	defer ours.Close(context.Background())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	passes := must(rangekeeper.NewPasses(2, interval))
+	defer passes.Close()
+	pass := func(isThere bool) (rangekeeper.Repaired, error) {
+		time.Sleep(interval)
+		pass, look, audit := readForPass(t, ours, passes)
+		must(pass.Finish(audit))
+		if !isThere {
+			must(etcd.Client().Delete(ctx, key+"/look/", clientv3.WithPrefix()))
+			if _, err := ours.Fence(ctx, pass, look); err == nil {
+				t.Error("a fence after a look that is gone")
+			}
+		}
+		return ours.Repair(ctx, pass, look, rangekeeper.ServiceList{Revision: cmp.Or(look.At(), revisionOf(t, etcd.Client()))})
+	}
+	// The range is not there, and is created only by a look that is there.
+	for _, isThere := range []bool{false, true} {
+		must(pass(isThere))
+		if state := must(ours.Read(ctx)); state.Initialised != isThere {
+			t.Fatalf("initialised: %t", state.Initialised)
+		}
+	}
+	leak := must(open(t, etcd, "10.0.0.0/24").AllocateNext(ctx)).Value
+	must(pass(true)) // counts
+	if repaired := must(pass(false)); repaired.Changed != 1 || len(repaired.Cleared) > 0 {
+		t.Errorf("%+v", repaired)
+	}
+	must(pass(true)) // counts again
+	if repaired := must(pass(true)); !slices.Equal(repaired.Cleared, []rangekeeper.Value{leak}) {
+		t.Errorf("%+v", repaired)
+	}
 }
 
 // A Service that is written after the list may have what looks leaked: the creator was slower than the grace.
@@ -283,10 +327,10 @@ func TestRepairGuardedByServices(t *testing.T) {
 	passes := must(rangekeeper.NewPasses(2, interval))
 	for i, want := range []rangekeeper.Repaired{{}, {Changed: 1}, {Cleared: []rangekeeper.Value{leak.Value}}} {
 		before := must(ours.Read(ctx)).Revision - 1
-		pass, audit := readForPass(t, ours, passes)
+		pass, look, audit := readForPass(t, ours, passes)
 		must(pass.Finish(audit))
-		listed := rangekeeper.ServiceList{Revision: must(etcd.Client().Get(ctx, services, clientv3.WithPrefix())).Header.Revision, Guards: true}
-		if _, err := ours.Repair(ctx, pass, rangekeeper.ServiceList{Revision: before}); !errors.Is(err, rangekeeper.ErrStaleList) {
+		listed := rangekeeper.ServiceList{Revision: cmp.Or(look.At(), before+1), Guards: true}
+		if _, err := ours.Repair(ctx, pass, look, rangekeeper.ServiceList{Revision: before}); !errors.Is(err, rangekeeper.ErrStaleList) {
 			t.Error(err)
 		}
 		if i == 1 {
@@ -294,10 +338,10 @@ func TestRepairGuardedByServices(t *testing.T) {
 		} else {
 			write("/registry/services/endpoints/default/other")
 		}
-		if repaired := must(ours.Repair(ctx, pass, listed)); !slices.Equal(repaired.Cleared, want.Cleared) || len(repaired.Set) > 0 || repaired.Changed != want.Changed {
+		if repaired := must(ours.Repair(ctx, pass, look, listed)); !slices.Equal(repaired.Cleared, want.Cleared) || len(repaired.Set) > 0 || repaired.Changed != want.Changed {
 			t.Errorf("pass %d: %+v", i, repaired)
 		}
-		if _, err := theirs.Repair(ctx, pass, listed); !errors.Is(err, rangekeeper.ErrInvalidArgument) {
+		if _, err := theirs.Repair(ctx, pass, look, listed); !errors.Is(err, rangekeeper.ErrInvalidArgument) {
 			t.Error(err)
 		}
 		time.Sleep(interval)
@@ -361,10 +405,10 @@ func TestReplace(t *testing.T) {
 		defer ours.Close(context.Background())
 		passes := must(rangekeeper.NewPasses(3, time.Minute))
 		defer passes.Close()
-		pass, audit := readForPass(t, ours, passes)
+		pass, look, audit := readForPass(t, ours, passes)
 		must(pass.Finish(audit))
 		check := ours.CheckRepair(pass)
-		_, err := ours.Repair(ctx, pass, rangekeeper.ServiceList{})
+		_, err := ours.Repair(ctx, pass, look, rangekeeper.ServiceList{})
 		if c.checks != (check != nil) || c.replaces != (err == nil) {
 			t.Errorf("%v: %v, %v", c.replace, check, err)
 		}

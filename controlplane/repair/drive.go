@@ -7,6 +7,7 @@ import (
 	"time"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
 const (
@@ -19,12 +20,13 @@ const (
 type Range interface {
 	// ReadForPass reads the range for a pass, and returns whether the pass may clean leaks, so that Fence comes next.
 	ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (view rangekeeper.State, needsFence bool, err error)
-	// Fence writes the fence of the range for a pass. Services are listed after that.
-	Fence(ctx context.Context, pass *rangekeeper.Pass) error
+	// Fence writes the fence of the range for a pass that has read all its ranges, and begins a look: before is that of the fence
+	// before. Services are listed at the revision of the last look. A range without an etcd has none.
+	Fence(ctx context.Context, pass *rangekeeper.Pass, before *etcdstore.Look) (*etcdstore.Look, error)
 	// CheckRepair looks whether Repair would refuse the range as it was read, or would without [rangekeeper.ReplaceOnce].
 	CheckRepair(pass *rangekeeper.Pass) error
-	// Repair writes what the finished pass found out about the range.
-	Repair(ctx context.Context, pass *rangekeeper.Pass, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error)
+	// Repair writes what the finished pass, which had this look, found out about the range.
+	Repair(ctx context.Context, pass *rangekeeper.Pass, look *etcdstore.Look, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error)
 }
 
 // RangeOutcome is the outcome of a pass for one range.
@@ -45,27 +47,37 @@ type RangeOutcome struct {
 // repairs fail, the others are made all the same, and their outcomes come with the error; there are no outcomes if the pass
 // failed before.
 //
-// observe is called when all ranges are read. It lists Services linearizably, shows them to an audit to which
-// [rangekeeper.Pass.Audit] has added what was read, and returns what [rangekeeper.Pass.Finish] has returned; the caller
-// closes that.
-func Drive(ctx context.Context, passes *rangekeeper.Passes, ranges []Range, dryRun bool, observe func(*rangekeeper.Pass) (*rangekeeper.Report, rangekeeper.ServiceList, error)) ([]RangeOutcome, error) {
+// observe is called when all ranges are read. It lists Services linearizably, at the revision at if that is not 0 and revisions can be
+// compared, shows them to an audit to which [rangekeeper.Pass.Audit] has added what was read, and returns what
+// [rangekeeper.Pass.Finish] has returned; the caller closes that.
+func Drive(ctx context.Context, passes *rangekeeper.Passes, ranges []Range, dryRun bool, observe func(pass *rangekeeper.Pass, at int64) (*rangekeeper.Report, rangekeeper.ServiceList, error)) ([]RangeOutcome, error) {
 	pass, err := passes.Start()
 	if err != nil {
 		return nil, err
 	}
 	defer pass.Close()
 	outcomes := make([]RangeOutcome, len(ranges))
+	var fenced []Range
 	for i, one := range ranges {
 		view, needsFence, err := one.ReadForPass(ctx, pass)
-		if err == nil && needsFence && !dryRun {
-			err = one.Fence(ctx, pass)
-		}
 		if err != nil {
 			return nil, err
 		}
+		if needsFence && !dryRun {
+			fenced = append(fenced, one)
+		}
 		outcomes[i].Missing = !view.Initialised
 	}
-	report, listed, err := observe(pass)
+	var look *etcdstore.Look
+	defer func() { look.End(context.WithoutCancel(ctx)) }()
+	for _, one := range fenced {
+		next, err := one.Fence(ctx, pass, look)
+		if err != nil {
+			return nil, err
+		}
+		look = next
+	}
+	report, listed, err := observe(pass, look.At())
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +90,7 @@ func Drive(ctx context.Context, passes *rangekeeper.Passes, ranges []Range, dryR
 		refusal := one.CheckRepair(pass) // after the repair it is over
 		err := refusal
 		if !dryRun {
-			repaired, err = one.Repair(ctx, pass, listed)
+			repaired, err = one.Repair(ctx, pass, look, listed)
 		}
 		outcomes[i].Changed = repaired.Changed
 		if errors.Is(err, rangekeeper.ErrRangeInUse) {

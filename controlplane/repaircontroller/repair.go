@@ -49,9 +49,9 @@ type Config struct {
 	Passes   uint8
 }
 
-// ListServices returns all Services at one revision of their etcd that is not older than the call, and the revision; 0 if that is
-// unknown.
-type ListServices func(ctx context.Context) (services []*corev1.Service, revision int64, err error)
+// ListServices returns all Services at one revision of their etcd, and the revision, 0 if that is unknown: at the revision at if that is
+// not 0, else at one that is not older than the call.
+type ListServices func(ctx context.Context, at int64) (services []*corev1.Service, revision int64, err error)
 
 // Repairer makes repair passes.
 type Repairer struct {
@@ -134,11 +134,14 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 	var services []*corev1.Service
 	var report *rangekeeper.Report
 	var result Result
-	outcomes, failure := repair.Drive(ctx, r.passes, r.config.Ranges, r.config.DryRun, func(pass *rangekeeper.Pass) (*rangekeeper.Report, rangekeeper.ServiceList, error) {
+	outcomes, failure := repair.Drive(ctx, r.passes, r.config.Ranges, r.config.DryRun, func(pass *rangekeeper.Pass, at int64) (*rangekeeper.Report, rangekeeper.ServiceList, error) {
 		var listed rangekeeper.ServiceList
 		var revision int64
 		var err error
-		if services, revision, err = r.config.Services(ctx); err != nil {
+		if !r.config.SameEtcd {
+			at = 0
+		}
+		if services, revision, err = r.config.Services(ctx, at); err != nil {
 			return nil, listed, fmt.Errorf("list Services: %w", err)
 		}
 		// Clears do not depend on later changes of Services: in a busy cluster leaks would stay.
@@ -198,13 +201,17 @@ func (r *Repairer) audit(pass *rangekeeper.Pass, services []*corev1.Service) (*r
 }
 
 // APIServices lists the Services of an API server: a list without a resource version is linearizable, and its further pages
-// are of the first one's revision.
+// are of the first one's revision. The resource version is the revision of etcd.
 func APIServices(client corev1client.ServiceInterface) ListServices {
 	page := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return client.List(ctx, options)
 	}
-	return func(ctx context.Context) (services []*corev1.Service, revision int64, err error) {
-		list, _, err := pager.New(page).List(ctx, metav1.ListOptions{})
+	return func(ctx context.Context, at int64) (services []*corev1.Service, revision int64, err error) {
+		options := metav1.ListOptions{}
+		if at != 0 {
+			options.ResourceVersion, options.ResourceVersionMatch = strconv.FormatInt(at, 10), metav1.ResourceVersionMatchExact
+		}
+		list, _, err := pager.New(page).List(ctx, options)
 		if err != nil {
 			return nil, 0, err
 		}

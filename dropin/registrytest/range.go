@@ -15,6 +15,7 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
 // RangeOf returns the range of a registry. rangeSpec is a CIDR, or ports as in "30000-32767".
@@ -62,11 +63,13 @@ func (d *driver) ReadForPass(_ context.Context, pass *rangekeeper.Pass) (view ra
 }
 
 // Fence writes nothing: revisions of the registry cannot be compared with those of a list of Services.
-func (d *driver) Fence(context.Context, *rangekeeper.Pass) error { return nil }
+func (d *driver) Fence(context.Context, *rangekeeper.Pass, *etcdstore.Look) (*etcdstore.Look, error) {
+	return nil, nil
+}
 
 func (d *driver) CheckRepair(pass *rangekeeper.Pass) error { return d.committer.CheckPass(pass) }
 
-func (d *driver) Repair(_ context.Context, pass *rangekeeper.Pass, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
+func (d *driver) Repair(_ context.Context, pass *rangekeeper.Pass, _ *etcdstore.Look, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
 	if _, err := d.committer.SubmitRepair(rangekeeper.NoDeadline, pass, listed); err != nil {
 		return rangekeeper.Repaired{}, err
 	}

@@ -2,6 +2,7 @@ package repairloop
 
 import (
 	"bufio"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -67,8 +68,8 @@ func startEtcd(t *testing.T, snapshot string) *clientv3.Client {
 
 // listOf lists the Services in etcd.
 func listOf(etcd *clientv3.Client) repaircontroller.ListServices {
-	return func(ctx context.Context) (services []*corev1.Service, revision int64, err error) {
-		answer, err := etcd.Get(ctx, "/registry/services/specs/", clientv3.WithPrefix())
+	return func(ctx context.Context, at int64) (services []*corev1.Service, revision int64, err error) {
+		answer, err := etcd.Get(ctx, "/registry/services/specs/", clientv3.WithPrefix(), clientv3.WithRev(at))
 		if err != nil {
 			return nil, 0, err
 		}
@@ -79,7 +80,7 @@ func listOf(etcd *clientv3.Client) repaircontroller.ListServices {
 			}
 			services = append(services, object.(*corev1.Service))
 		}
-		return services, answer.Header.Revision, nil
+		return services, cmp.Or(at, answer.Header.Revision), nil
 	}
 }
 
@@ -232,7 +233,7 @@ func TestDamagedClusters(t *testing.T) {
 			// The API server keeps one Event per reason and Service. If two values of a Service are wrong, the Event names either of
 			// them: client-go sends each Event in its own goroutine.
 			claims := map[string][]string{}
-			services, _, err := listOf(etcd)(t.Context())
+			services, _, err := listOf(etcd)(t.Context(), 0)
 			if err != nil {
 				t.Fatal(err)
 			}

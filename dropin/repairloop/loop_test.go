@@ -20,6 +20,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/repaircontroller"
 	"github.com/rangekeeper/rangekeeper/dropin/registrytest"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
 // registry keeps a range in memory.
@@ -125,10 +126,10 @@ type stale struct {
 }
 
 func (s *stale) RepairRange(string) (repair.Range, repaircontroller.ListServices) {
-	return s, func(context.Context) ([]*corev1.Service, int64, error) { return nil, 77, nil }
+	return s, func(context.Context, int64) ([]*corev1.Service, int64, error) { return nil, 77, nil }
 }
 
-func (s *stale) Repair(_ context.Context, _ *rangekeeper.Pass, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
+func (s *stale) Repair(_ context.Context, _ *rangekeeper.Pass, _ *etcdstore.Look, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
 	s.revision = listed.Revision
 	if s.times--; s.times >= 0 {
 		return rangekeeper.Repaired{}, fmt.Errorf("repair: %w", rangekeeper.ErrStaleList)

@@ -21,6 +21,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
 	"github.com/rangekeeper/rangekeeper/controlplane/repaircontroller"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
 func init() {
@@ -44,13 +45,13 @@ func (s scripted) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (rang
 	return s.Range.ReadForPass(ctx, pass)
 }
 
-func (s scripted) Repair(ctx context.Context, pass *rangekeeper.Pass, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
+func (s scripted) Repair(ctx context.Context, pass *rangekeeper.Pass, look *etcdstore.Look, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
 	if s.repair != nil {
 		if err := s.repair(ctx); err != nil {
 			return rangekeeper.Repaired{}, err
 		}
 	}
-	return s.Range.Repair(ctx, pass, listed)
+	return s.Range.Repair(ctx, pass, look, listed)
 }
 
 // newLoop returns a loop over ranges in memory.

@@ -9,6 +9,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
 	"github.com/rangekeeper/rangekeeper/controlplane/repaircontroller"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
 // Repairable is a registry whose range can be repaired. A pass uses the committer of the registry, so that it shares writes with
@@ -41,10 +42,12 @@ func (r refusing) ReadForPass(context.Context, *rangekeeper.Pass) (rangekeeper.S
 	return rangekeeper.State{}, false, r.err
 }
 
-func (r refusing) Fence(context.Context, *rangekeeper.Pass) error { return r.err }
+func (r refusing) Fence(context.Context, *rangekeeper.Pass, *etcdstore.Look) (*etcdstore.Look, error) {
+	return nil, r.err
+}
 
 func (r refusing) CheckRepair(*rangekeeper.Pass) error { return r.err }
 
-func (r refusing) Repair(context.Context, *rangekeeper.Pass, rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
+func (r refusing) Repair(context.Context, *rangekeeper.Pass, *etcdstore.Look, rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
 	return rangekeeper.Repaired{}, r.err
 }

@@ -24,7 +24,7 @@ func TestList(t *testing.T) {
 		write("s"+strconv.Itoa(i), `{"clusterIP":"None","clusterIPs":["None"]}`)
 	}
 	created := must(c.create(request(t), nodePort("new"), nil))
-	services, revision, err := c.registry.ListServices(t.Context())
+	services, revision, err := c.registry.ListServices(t.Context(), 0)
 	if err != nil || len(services) != others+2 || revision < c.stored(t, key("new")) {
 		t.Fatalf("%d Services at revision %d, %v", len(services), revision, err)
 	}

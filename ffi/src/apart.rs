@@ -2,6 +2,7 @@
 //! becomes the Go back end. See [`rangekeeper_core::commit::apart`]. The Go back end takes what one side says to the other, as
 //! bytes that it does not look into: numbers of 8. `apart.h` has these functions, too.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use rangekeeper_core::any::AnyRange;
@@ -15,7 +16,7 @@ use crate::committer_input;
 use crate::error::{Failure, Named, rk_error};
 use crate::guard::guard_error;
 use crate::range::{self, rk_range};
-use crate::repair_pass::{listed, rk_repair_pass, view};
+use crate::repair_pass::{listed, look_of, rk_repair_pass, view};
 use crate::result::rk_result;
 use crate::scope::{Buffer, Out, borrow, slice};
 
@@ -202,13 +203,15 @@ pub unsafe extern "C" fn rk_apart_fenced(
     pass: *const rk_repair_pass,
     range: *const rk_range,
     fence: u64,
+    look: u64,
     error: *mut rk_error,
 ) -> rk_result {
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
             let (pass, range) = (borrow(scope, pass).named("pass")?, range::range(scope, range).named("range")?);
-            pass.reading(|passes, pass| Ok(pass.fenced_range(passes, range, fence)?))
+            let look = look_of(look)?;
+            pass.reading(|passes, pass| Ok(pass.fenced_range(passes, range, fence, look)?))
         })
     }
 }
@@ -335,7 +338,8 @@ pub unsafe extern "C" fn rk_apart_diff(
             let listed = listed(at, is_guarded)?;
             let (diff, follow) =
                 pass.found(|passes, found| Ok(found.diff_of(passes, range, &handed_out, listed)?))?;
-            let mut words = vec![diff.read, diff.outside.into(), follow.since];
+            let look = diff.look.map_or(0, NonZeroU64::get);
+            let mut words = vec![diff.read, diff.outside.into(), look, follow.since];
             put(&mut words, &diff.set);
             put(&mut words, &diff.clear);
             put(&mut words, diff.duplicates);
@@ -366,10 +370,11 @@ pub unsafe extern "C" fn rk_apart_submit(
             let listed = listed(at, is_guarded)?;
             committer.with(|committer| {
                 let range = committer.range().into();
-                let (read, outside, since) = (diff.next()?, diff.next()? as u32, diff.next()?);
+                let (read, outside) = (diff.next()?, diff.next()? as u32);
+                let (look, since) = (NonZeroU64::new(diff.next()?), diff.next()?);
                 let (set, clear, duplicates) = (diff.bitmap(range)?, diff.bitmap(range)?, diff.offsets()?);
                 committer.follow(&Follow { since, leaks: diff.offsets()? });
-                let repair = Operation::Repair(Box::new(Diff { read, set, clear, duplicates, outside, listed }));
+                let repair = Operation::Repair(Box::new(Diff { read, set, clear, duplicates, outside, listed, look }));
                 ticket.write(committer.submit(repair, committer_input::deadline(deadline)).0);
                 Ok(())
             })

@@ -1,6 +1,7 @@
 //! Committers: operations in, requests for the store out, its answers in, outcomes out.
 
 use std::mem;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -75,15 +76,15 @@ impl State {
             Step::Send(Request::Confirm { guard }) => {
                 (RK_STEP_CONFIRM, rk_step_data { confirm: rk_step_confirm { guard: guard.into() } })
             }
-            Step::Send(Request::Swap { guard, value, witness, services_unchanged_since }) => {
+            Step::Send(Request::Swap { guard, value, witness, services_unchanged_since, look }) => {
                 let services_unchanged_since = services_unchanged_since.unwrap_or(0);
                 let witness = match witness {
                     Witness::Keep => RK_WITNESS_KEEP,
                     Witness::Put => RK_WITNESS_PUT,
                     Witness::Delete => RK_WITNESS_DELETE,
                 };
-                let swap =
-                    rk_step_swap { guard: guard.into(), services_unchanged_since, value_len: value.len(), witness };
+                let (guard, value_len, look) = (guard.into(), value.len(), look.map_or(0, NonZeroU64::get));
+                let swap = rk_step_swap { guard, services_unchanged_since, look, value_len, witness };
                 self.swap = Some(value);
                 (RK_STEP_SWAP, rk_step_data { swap })
             }

@@ -108,8 +108,10 @@ pub struct rk_step_swap {
     /// The state that the key must have, in all three fields.
     pub guard: rk_key_state,
     /// A further condition of the transaction, if not 0: no key of a Service has a later mod revision than this (in etcd a
-    /// compare with a range_end). Only after an rk_committer_submit_repair that is guarded.
+    /// compare with a range_end).
     pub services_unchanged_since: u64,
+    /// A further condition of the transaction, if not 0: the look of this number is there. See rk_repair_pass_fenced.
+    pub look: u64,
     /// How many bytes rk_committer_value writes.
     pub value_len: usize,
     /// What becomes of the witness, one of RK_WITNESS_*.
@@ -392,7 +394,6 @@ impl Outcomes {
             }
             Failure::StaleList { .. } => rk_result::StaleList,
             Failure::ServicesWritten { .. } => rk_result::ServicesWritten,
-            Failure::OtherStore => rk_result::OtherStore,
             Failure::DeadlineExceeded => rk_result::DeadlineExceeded,
             Failure::Cancelled => rk_result::Cancelled,
             _ => rk_result::InvalidArgument,

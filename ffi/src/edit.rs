@@ -1,5 +1,7 @@
 //! Changes by hand, which a committer writes.
 
+use std::num::NonZeroU64;
+
 use rangekeeper_core::bitmap::Bitmap;
 use rangekeeper_core::commit::{Edit, EditKind, Fate, Operation};
 use rangekeeper_core::range::Range;
@@ -63,15 +65,13 @@ pub struct rk_edit {
     pub in_use: *const u8,
     /// How many bytes.
     pub in_use_len: usize,
-    /// The revision at which Services were listed, from the etcd of the range.
+    /// The revision of the etcd of the range at which Services were listed: that of the look.
     pub listed: u64,
     /// With RK_EDIT_PLAN and RK_EDIT_UNDO the revision from which on a value to free has to be recorded without a break.
     pub since: u64,
-    /// The store of rk_known as it was before Services were listed. A committer that knows of no store yet has to read first: it
-    /// cannot notice that the store was another one then.
-    pub store: u32,
-    /// Whether nothing is written: the outcome says what would be done. Nothing is picked.
-    pub dry_run: bool,
+    /// The number of the look (rk_repair_pass_fenced) at the Services. With 0 it is a dry run: nothing is picked or written, and the
+    /// outcome says what would be done.
+    pub look: u64,
 }
 
 pub(crate) fn fate_number(fate: Fate) -> u8 {
@@ -111,7 +111,7 @@ unsafe fn values_of(scope: &Scope, what: &str, values: *const rk_value, n: usize
 /// # Safety
 /// The pointers of the edit are NULL or valid for reads during the scope.
 unsafe fn edit_of(scope: &Scope, range: ValueRange, edit: &rk_edit) -> Result<Edit<ValueRange>, Failure> {
-    let rk_edit { kind, pick, listed, since, store, dry_run, .. } = *edit;
+    let rk_edit { kind, pick, listed, since, look, .. } = *edit;
     // SAFETY: as promised to this function.
     let (set, clear, data) = unsafe {
         (
@@ -124,11 +124,11 @@ unsafe fn edit_of(scope: &Scope, range: ValueRange, edit: &rk_edit) -> Result<Ed
     in_use
         .restore(data)
         .map_err(|error| Failure::new(rk_result::BitsPastRange, format_args!("edit.in_use: {error}")))?;
-    Ok(Edit { kind: kind_of(kind)?, set, pick, clear, in_use, listed, since, store, dry_run })
+    Ok(Edit { kind: kind_of(kind)?, set, pick, clear, in_use, listed, since, look: NonZeroU64::new(look) })
 }
 
 /// Submits a change by hand and writes its ticket. It ends by RK_OUTCOME_EDITED, or fails with RK_RESULT_NOT_IN_RANGE,
-/// RK_RESULT_FULL, RK_RESULT_STALE_LIST, RK_RESULT_SERVICES_WRITTEN, RK_RESULT_OTHER_STORE and as any operation.
+/// RK_RESULT_FULL, RK_RESULT_STALE_LIST, RK_RESULT_SERVICES_WRITTEN and as any operation.
 ///
 /// On failure nothing is submitted.
 #[must_use]

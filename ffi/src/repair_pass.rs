@@ -1,6 +1,7 @@
 //! One repair pass over the ranges of some committers.
 
 use std::mem;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ use crate::scope::{Out, borrow, borrow_optional, reclaim, slice};
 ///
 /// 1. rk_repair_pass_new.
 /// 2. For each committer rk_repair_pass_begin, then an RK_OPERATION_READ, and after its outcome rk_repair_pass_read. If
-///    that says so, write the fence and call rk_repair_pass_fenced.
+///    that says so, write the fence once all ranges are read, and call rk_repair_pass_fenced.
 /// 3. rk_repair_pass_audit begins an rk_audit with the ranges. After that, list the Services linearizably and observe them.
 /// 4. rk_repair_pass_finish ends the audit.
 /// 5. For each committer rk_committer_submit_repair.
@@ -106,6 +107,11 @@ pub(crate) fn view(range: AnyRange, revision: u64, data: &[u8]) -> Result<View, 
     let mut used = Bitmap::new(range.size());
     used.restore(data).map_err(|past| Failure::bits_past_range(past, &past))?;
     Ok(View { revision, used, initialised: true })
+}
+
+/// The number of a look that is there.
+pub(crate) fn look_of(number: u64) -> Result<NonZeroU64, Failure> {
+    NonZeroU64::new(number).ok_or_else(|| Failure::new(rk_result::InvalidArgument, "no look has the number 0"))
 }
 
 /// When Services were listed, as rk_committer_submit_repair has it.
@@ -217,30 +223,39 @@ pub unsafe extern "C" fn rk_repair_pass_read(
     }
 }
 
-/// Records that the fence of a committer's object was written; `fence` is the revision of etcd after that.
+/// Records that the fence of a committer's object was written, with a look; `fence` is the revision of etcd after that, and `look`
+/// the number of the look, not 0.
 ///
 /// Beside the object is another key in its etcd, the witness, whose value has no meaning. An RK_STEP_SWAP that sets
 /// values puts it in its transaction (RK_WITNESS_*), and the fence is its deletion. The transaction that writes a Service
 /// with new values has the condition that the witness was created at the revision of their allocation or before, and
 /// written at that or later. So after the fence a Service with a leaked value is in the list or is never written, however
-/// late its write reaches etcd. Without a fence between the read and a list that has a revision
-/// (rk_committer_submit_repair), leaks stay.
+/// late its write reaches etcd.
 ///
-/// RK_RESULT_INVALID_ARGUMENT if the committer's range has not begun or is not read, `fence` is before the read, all
-/// ranges are audited, or a later pass has started.
+/// Revisions do not tell one history of etcd from another: if etcd is restored between the list and the swap, and written to
+/// since, the range can be as the swap expects it, with other Services. So the transaction of the fence also puts the look, a key
+/// with a random name, for which the number stands. While it is there, the history of etcd up to the look is the same. Each fence
+/// of a pass but the first has the condition that the look before it is there. Services are listed at the revision of the last
+/// fence: with a list of another revision, or without a fence, leaks stay (rk_committer_submit_repair). A swap that depends
+/// on the look has its number.
+///
+/// RK_RESULT_INVALID_ARGUMENT if `look` is 0, the committer's range has not begun, a range of the pass is not read, `fence` is before
+/// the read or the fence of one, all ranges are audited, or a later pass has started.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_fenced(
     pass: *const rk_repair_pass,
     committer: *const rk_committer,
     fence: u64,
+    look: u64,
     error: *mut rk_error,
 ) -> rk_result {
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
             let (pass, committer) = (borrow(scope, pass).named("pass")?, borrow(scope, committer).named("committer")?);
-            pass.reading(|passes, pass| committer.with(|committer| Ok(pass.fenced(passes, committer, fence)?)))
+            let look = look_of(look)?;
+            pass.reading(|passes, pass| committer.with(|committer| Ok(pass.fenced(passes, committer, fence, look)?)))
         })
     }
 }

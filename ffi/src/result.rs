@@ -61,10 +61,8 @@ pub enum rk_result {
     Unreadable = 55,
     /// A repair would replace a stored range that Services need as it is.
     RangeInUse = 56,
-    /// A Service was written after those of an edit were listed.
+    /// A Service was written after those of an edit were listed, or its look is gone.
     ServicesWritten = 57,
-    /// The Services of an edit were listed in another store, or before it was restored.
-    OtherStore = 58,
     /// A text is not JSON, or not of the documented form.
     InvalidJson = 64,
     /// A configuration cannot be used, or a question about a plan has no answer.
@@ -73,7 +71,7 @@ pub enum rk_result {
 
 impl rk_result {
     /// Every code.
-    pub(crate) const ALL: [Self; 31] = [
+    pub(crate) const ALL: [Self; 30] = [
         Self::Ok,
         Self::NullPointer,
         Self::BufferTooSmall,
@@ -102,7 +100,6 @@ impl rk_result {
         Self::Unreadable,
         Self::RangeInUse,
         Self::ServicesWritten,
-        Self::OtherStore,
         Self::InvalidJson,
         Self::InvalidConfig,
     ];
@@ -137,7 +134,6 @@ impl rk_result {
             Self::Unreadable => c"UNREADABLE",
             Self::RangeInUse => c"RANGE_IN_USE",
             Self::ServicesWritten => c"SERVICES_WRITTEN",
-            Self::OtherStore => c"OTHER_STORE",
             Self::InvalidJson => c"INVALID_JSON",
             Self::InvalidConfig => c"INVALID_CONFIG",
         }

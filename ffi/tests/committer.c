@@ -177,11 +177,14 @@ int main(void) {
     bool needs_fence;
     CHECK_OK(rk_repair_pass_read(pass, committer, view.revision, bytes, view.bytes, now, &needs_fence, NULL));
     CHECK(needs_fence == (cleared > 0)); /* in the second pass all may be due */
-    if (needs_fence) CHECK_OK(rk_repair_pass_fenced(pass, committer, ++revision, NULL));
+    uint64_t listed = 0;
+    if (needs_fence) {
+      CHECK_OK(rk_repair_pass_fenced(pass, committer, listed = ++revision, 77, NULL));
+    }
     CHECK_OK(rk_repair_pass_audit(pass, false, NULL, &audit, NULL));
     CHECK_OK(rk_repair_pass_finish(pass, audit, &report, NULL));
     uint64_t ticket;
-    CHECK_OK(rk_committer_submit_repair(committer, pass, 0, false, UINT64_MAX, &ticket, NULL));
+    CHECK_OK(rk_committer_submit_repair(committer, pass, listed, false, UINT64_MAX, &ticket, NULL));
     run();
     expect(1);
     CHECK(finished[0].ticket == ticket && finished[0].outcome == RK_OUTCOME_REPAIRED);

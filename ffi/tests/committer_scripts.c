@@ -111,7 +111,7 @@ static void submit_edit(char **words, size_t n, uint64_t deadline, uint64_t *tic
   rk_range_description description;
   rk_value set[8], clear[8];
   uint8_t in_use[64] = {0};
-  rk_edit edit = {.kind = RK_EDIT_CHANGE, .set = set, .clear = clear, .in_use = in_use};
+  rk_edit edit = {.kind = RK_EDIT_CHANGE, .set = set, .clear = clear, .in_use = in_use, .look = 1};
   const char *list = "";
   CHECK_OK(rk_range_describe(&range, &description));
   edit.in_use_len = (description.size + 7) / 8;
@@ -178,7 +178,6 @@ static const char *failure(rk_result result) {
   case RK_RESULT_NOT_INITIALISED: return "not-initialised";
   case RK_RESULT_REFUSED: return "refused";
   case RK_RESULT_SERVICES_WRITTEN: return "services-written";
-  case RK_RESULT_OTHER_STORE: return "other-store";
   case RK_RESULT_DEADLINE_EXCEEDED: return "deadline";
   case RK_RESULT_CANCELLED: return "cancelled";
   default: return rk_result_name(result);
@@ -244,6 +243,7 @@ static void poll(const char *expected) {
   case RK_STEP_SWAP:
     append("swap ");
     append_state(&step.data.swap.guard);
+    if (step.data.swap.look != 0) append(" look");
     append_value(step.data.swap.value_len);
     break;
   case RK_STEP_CONFIRM:

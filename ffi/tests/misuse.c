@@ -645,7 +645,7 @@ static void not_reading(const rk_repair_pass *pass, const rk_committer *c, rk_er
   rk_audit *audit = NULL;
   CHECK_INVALID(rk_repair_pass_begin(pass, c, error));
   CHECK_INVALID(rk_repair_pass_read(pass, c, 1, NULL, 0, 1, &needs_fence, error));
-  CHECK_INVALID(rk_repair_pass_fenced(pass, c, 2, error));
+  CHECK_INVALID(rk_repair_pass_fenced(pass, c, 2, 1, error));
   CHECK_INVALID(rk_repair_pass_audit(pass, false, NULL, &audit, error));
   CHECK(error->message_len > 0 && audit == NULL);
 }
@@ -672,7 +672,7 @@ static void steps_of_a_pass(const rk_committer *c) {
   CHECK_INVALID(rk_repair_pass_read(pass, c, 1, NULL, 0, 1, &needs_fence, &error)); /* not begun */
   CHECK_OK(rk_repair_pass_begin(pass, c, NULL));
   CHECK_INVALID(rk_repair_pass_begin(pass, c, NULL)); /* twice */
-  CHECK_INVALID(rk_repair_pass_fenced(pass, c, 2, &error)); /* not read */
+  CHECK_INVALID(rk_repair_pass_fenced(pass, c, 2, 1, &error)); /* not read */
   CHECK_NULL(rk_repair_pass_read(pass, c, 1, NULL, 0, 1, NULL, &error));
   CHECK_NULL(rk_repair_pass_read(NULL, c, 1, NULL, 0, 1, &needs_fence, &error));
   CHECK_NULL(rk_repair_pass_read(pass, NULL, 1, NULL, 0, 1, &needs_fence, &error));
@@ -683,10 +683,11 @@ static void steps_of_a_pass(const rk_committer *c) {
   CHECK(needs_fence);
   CHECK_OK(rk_repair_pass_read(pass, c, UINT64_MAX, NULL, 0, UINT64_MAX, &needs_fence, NULL)); /* nothing like that was read */
   CHECK(needs_fence); /* no object was ever read */
-  CHECK_NULL(rk_repair_pass_fenced(NULL, c, UINT64_MAX, &error));
-  CHECK_NULL(rk_repair_pass_fenced(pass, NULL, UINT64_MAX, &error));
-  CHECK_INVALID(rk_repair_pass_fenced(pass, of_others, UINT64_MAX, &error)); /* not begun */
-  CHECK_INVALID(rk_repair_pass_fenced(pass, c, UINT64_MAX - 1, &error)); /* before the read */
+  CHECK_NULL(rk_repair_pass_fenced(NULL, c, UINT64_MAX, 1, &error));
+  CHECK_NULL(rk_repair_pass_fenced(pass, NULL, UINT64_MAX, 1, &error));
+  CHECK_INVALID(rk_repair_pass_fenced(pass, of_others, UINT64_MAX, 1, &error)); /* not begun */
+  CHECK_INVALID(rk_repair_pass_fenced(pass, c, UINT64_MAX - 1, 1, &error)); /* before the read */
+  CHECK_INVALID(rk_repair_pass_fenced(pass, c, UINT64_MAX, 0, &error)); /* no look has this number */
   CHECK_INVALID(rk_repair_pass_read(pass, c, 1, NULL, 0, 1, &needs_fence, &error)); /* twice */
   CHECK_NULL(rk_repair_pass_audit(NULL, false, NULL, &audit, &error));
   CHECK_NULL(rk_repair_pass_audit(pass, false, NULL, NULL, &error));
@@ -731,7 +732,7 @@ static void steps_of_a_pass(const rk_committer *c) {
   CHECK(none == NULL);
   CHECK_CLOSED(rk_repair_pass_check(later, c, &error));
   CHECK_CLOSED(rk_repair_pass_read(later, c, 1, NULL, 0, 1, &needs_fence, &error));
-  CHECK_CLOSED(rk_repair_pass_fenced(later, c, 2, &error));
+  CHECK_CLOSED(rk_repair_pass_fenced(later, c, 2, 1, &error));
   CHECK_CLOSED(rk_repair_pass_finish(later, other, &report, &error));
   CHECK_CLOSED(rk_committer_submit_repair(c, later, 0, false, UINT64_MAX, &ticket, &error));
   CHECK_OK(rk_leak_tracker_close(passes));

@@ -297,11 +297,9 @@ func (d *driver) transaction(ctx context.Context, step rangekeeper.Step) (client
 		if since := step.ServicesUnchangedSince; since > 0 {
 			services := clientv3.Compare(clientv3.ModRevision(d.config.Services), "<", since+1).WithPrefix()
 			conditions = append(conditions, services)
-			for _, c := range d.calls {
-				if c.edit != nil && c.edit.look != "" {
-					conditions = append(conditions, clientv3.Compare(clientv3.Version(c.edit.look), ">", 0))
-				}
-			}
+		}
+		if step.Look != 0 {
+			conditions = append(conditions, d.look(step.Look).isThere())
 		}
 		// OpPut copies the text; another copy for each batch would keep the collector busy.
 		puts = append(puts, clientv3.OpPut(key, unsafe.String(unsafe.SliceData(d.value), len(d.value))))
@@ -313,6 +311,16 @@ func (d *driver) transaction(ctx context.Context, step rangekeeper.Step) (client
 		}
 	}
 	return d.kv.Txn(ctx).If(conditions...).Then(puts...).Else(read), nil
+}
+
+// look returns the look with this number: one of the operations under way has it.
+func (d *driver) look(number uint64) *Look {
+	for _, c := range d.calls {
+		if c.look != nil && c.look.number == number {
+			return c.look
+		}
+	}
+	return &Look{key: d.config.Key + "/look/"} // which is not there
 }
 
 func guard(key string, state rangekeeper.KeyState) []clientv3.Cmp {

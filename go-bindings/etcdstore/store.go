@@ -81,6 +81,7 @@ type call struct {
 	operation rangekeeper.Operation
 	repair    *repair // instead of operation
 	edit      *edit   // instead of operation
+	look      *Look   // of repair or edit, if it has one
 	ticket    rangekeeper.Ticket
 	taken     bool // whether the committer has it
 	ended     bool // whether done has its outcome
@@ -314,7 +315,8 @@ type repair struct {
 }
 
 // ReadForPass reads the range for a pass that has started. If it returns that the pass needs the fence, [Store.Fence] comes
-// next. Services are to be listed, from the etcd of the range, after that.
+// next, once all ranges of the pass are read. Services are to be listed after that, from the etcd of the range, at the revision of the last
+// look.
 func (s *Store) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (view rangekeeper.State, needsFence bool, err error) {
 	if s.isZero() {
 		return view, false, rangekeeper.ErrClosed
@@ -330,31 +332,6 @@ func (s *Store) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (view r
 		return rangekeeper.State{}, false, fmt.Errorf("read %s for a repair pass: %w", s.config.Key, err)
 	}
 	return view, needsFence, nil
-}
-
-// Fence writes the fence of the range for a pass that has read it. After that no Service is written with a value that was
-// allocated before, unless its writer does not use [Conditions].
-//
-// Errors: [rangekeeper.ErrRefused] if etcd refuses the write, and ErrUnknown if it does not answer. The pass is over then.
-func (s *Store) Fence(ctx context.Context, pass *rangekeeper.Pass) error {
-	if s.isZero() {
-		return rangekeeper.ErrClosed
-	}
-	// A member that does not answer must not hold up the pass.
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	written, err := s.config.Client.Do(ctx, fenceOp(s.config.Key))
-	if err != nil {
-		outcome := ErrUnknown
-		if isRefusal(err) {
-			outcome = rangekeeper.ErrRefused
-		}
-		return fmt.Errorf("delete %s: %w: %w", WitnessKey(s.config.Key), outcome, err)
-	}
-	if err := s.committer.Load().PassFenced(pass, written.Del().Header.Revision); err != nil {
-		return fmt.Errorf("the fence of %s: %w", s.config.Key, err)
-	}
-	return nil
 }
 
 // CheckRepair looks whether Repair of a finished pass would refuse its range as it was read: for a dry run. The error is
@@ -373,25 +350,19 @@ func (s *Store) CheckRepair(pass *rangekeeper.Pass) error {
 // when it is written. Repair is called even if the pass found nothing: the store learns from it which values
 // more than one Service claims.
 //
-// A list of Services from before ReadForPass is rangekeeper.ErrStaleList, and with one from before Fence no leak is cleaned.
-// One that guards needs Config.Services.
-func (s *Store) Repair(ctx context.Context, pass *rangekeeper.Pass, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
+// A list of Services from before ReadForPass is rangekeeper.ErrStaleList, and with one of another revision than
+// that of the pass's last look, which is given too, no leak is cleaned. One that guards needs Config.Services.
+func (s *Store) Repair(ctx context.Context, pass *rangekeeper.Pass, look *Look, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
 	if s.isZero() {
 		return rangekeeper.Repaired{}, rangekeeper.ErrClosed
 	}
 	if listed.Guards && s.config.Services == "" {
 		return rangekeeper.Repaired{}, fmt.Errorf("%s: %w: a list of Services that guards needs Config.Services", s.config.Key, rangekeeper.ErrInvalidArgument)
 	}
-	c := &call{repair: &repair{pass: pass, listed: listed, deadline: s.deadline(ctx)}}
+	c := &call{repair: &repair{pass: pass, listed: listed, deadline: s.deadline(ctx)}, look: look}
 	outcome, err := s.wait(ctx, c)
 	repaired, _ := outcome.(rangekeeper.Repaired)
 	return repaired, err
-}
-
-type edit struct {
-	edit     rangekeeper.Edit
-	look     string // a key that has to be there; none for a dry run
-	deadline time.Duration
 }
 
 // deadline is when an operation with this context ends at the latest, by the committer's clock.

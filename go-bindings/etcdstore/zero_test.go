@@ -19,7 +19,7 @@ func TestZeroStore(t *testing.T) {
 		_, released := s.Release(ctx, rangekeeper.PortValue(1), rangekeeper.OwnedSince(1))
 		_, read := s.Read(ctx)
 		_, _, readForPass := s.ReadForPass(ctx, pass)
-		_, repaired := s.Repair(ctx, pass, rangekeeper.ServiceList{Revision: 1, Guards: true})
+		_, repaired := s.Repair(ctx, pass, nil, rangekeeper.ServiceList{Revision: 1, Guards: true})
 		for i, err := range []error{initialised, allocated, released, read, readForPass, repaired} {
 			if err != rangekeeper.ErrClosed {
 				t.Errorf("%d: %v", i, err)

@@ -7,7 +7,7 @@ use rangekeeper::ports::PortRange;
 
 use crate::cache::Cache;
 use crate::knowledge::Knowledge;
-use crate::store::{Mask, Store};
+use crate::store::{Look, Mask, Store};
 
 /// A value that a caller wants to be released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,18 +77,27 @@ pub(crate) struct Job {
     pub(crate) clear: Mask,
     pub(crate) pick: u32,
     pub(crate) dry_run: bool,
-    /// What Services used when they were listed, and the revision and store of that.
-    pub(crate) in_use: Mask,
-    pub(crate) listed: u64,
+    /// The look at Services, for dry runs too, and what they used then, once they are listed.
+    pub(crate) look: Option<Look>,
+    pub(crate) in_use: Option<Mask>,
+    /// The store in which they were listed.
     pub(crate) epoch: u32,
-    /// The same store as the server counts it.
-    pub(crate) store: u32,
     /// Since when what is cleared has to be recorded: the revision and the store.
     pub(crate) since: u64,
     pub(crate) since_epoch: u32,
 }
 
 impl Job {
+    /// The store of the look.
+    pub(crate) fn look_epoch(&self) -> u32 {
+        self.look.map_or(0, |look| (look.number.get() >> 32) as u32)
+    }
+
+    /// The revision at which Services are listed.
+    pub(crate) fn listed(&self) -> u64 {
+        self.look.map_or(0, |look| look.revision)
+    }
+
     /// Whether it clears only what was recorded without a break.
     pub(crate) fn needs_history(&self) -> bool {
         matches!(self.kind, EditKind::Plan | EditKind::Undo)
@@ -137,6 +146,8 @@ pub(crate) struct Read {
     pub(crate) listed: Option<Mask>,
     /// When it was read.
     pub(crate) time: u64,
+    /// The look of the fence.
+    pub(crate) look: Option<Look>,
     /// A fault: Services are listed as they were at this revision, before the fence.
     pub(crate) list_at: Option<u64>,
     pub(crate) pass: commit::Pass,
@@ -146,10 +157,22 @@ pub(crate) struct Read {
 #[derive(Clone, Debug)]
 pub(crate) enum Pass {
     None,
-    Reading { ticket: Ticket, listed: Option<Mask>, pass: commit::Pass },
+    Reading {
+        ticket: Ticket,
+        listed: Option<Mask>,
+        pass: commit::Pass,
+    },
     Fencing(Read),
     Listing(Read),
-    Repairing { ticket: Ticket, report: Box<Report>, clears: Mask, listed: Mask, read: u64, epoch: u32 },
+    Repairing {
+        ticket: Ticket,
+        report: Box<Report>,
+        clears: Mask,
+        look: Option<Look>,
+        listed: Mask,
+        read: u64,
+        epoch: u32,
+    },
 }
 
 /// What the oracle knows of one offset's sightings by one server's passes.
@@ -272,11 +295,17 @@ impl Server {
         self.is_at_work() && !self.is_command
     }
 
-    /// Whether its next pass may find a leak due.
-    pub(crate) fn has_due(&self, now: u64) -> bool {
+    /// The leaks that its next pass may find due.
+    pub(crate) fn due(&self, now: u64) -> Mask {
         let Pace { passes, grace, .. } = self.pace;
         let is_due = |one: &Sightings| one.count + 1 >= passes && one.count > 0 && now - one.first_time >= grace;
-        self.sightings.iter().any(is_due)
+        let due = self.sightings.iter().enumerate().filter(|(_, one)| is_due(one));
+        due.fold(0, |due, (offset, _)| due | 1 << offset)
+    }
+
+    /// Whether its next pass may find a leak due.
+    pub(crate) fn has_due(&self, now: u64) -> bool {
+        self.due(now) != 0
     }
 
     /// Counts a pass by the rule for leaks (I4), from what the store knows. Returns the offsets that may be cleaned,

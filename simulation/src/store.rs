@@ -1,6 +1,7 @@
 //! A linearizable store with one key and the Services beside it, as etcd would keep them, and the log of all that
 //! happened to the key.
 
+use std::num::NonZeroU64;
 use std::rc::Rc;
 
 use rangekeeper::commit::{Guard, Header, Request, Ticket, Witness};
@@ -78,6 +79,15 @@ pub enum Past {
     Compacted,
 }
 
+/// A key beside the range that tells one history from another.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    /// What stands for its name.
+    pub number: NonZeroU64,
+    /// When it was put.
+    pub revision: u64,
+}
+
 /// The store.
 #[derive(Clone, Debug)]
 pub struct Store {
@@ -95,6 +105,8 @@ pub struct Store {
     pub services: Services,
     /// The create and mod revision of the witness beside the key, if it is there.
     pub witness: Option<(u64, u64)>,
+    /// The looks that were put.
+    looks: Vec<NonZeroU64>,
     /// Which offsets the bits of masks are.
     pub layout: Layout,
     /// The revision since which each offset has been in use; 0 for those that are free.
@@ -112,6 +124,7 @@ impl Store {
             log: Vec::with_capacity(64),
             services: Services::default(),
             witness: None,
+            looks: Vec::new(),
             layout: Layout::default(),
             set_since: [0; 64],
         }
@@ -209,9 +222,9 @@ impl Store {
             Request::Read => false,
             Request::ReadAt { revision } => return self.past(revision),
             Request::Confirm { guard } => guard == self.state(),
-            Request::Swap { guard, value, witness, services_unchanged_since } => {
+            Request::Swap { guard, value, witness, services_unchanged_since, look } => {
                 let unchanged = services_unchanged_since.is_none_or(|revision| self.services.written <= revision);
-                let held = guard == self.state() && unchanged;
+                let held = guard == self.state() && unchanged && look.is_none_or(|look| self.looks.contains(&look));
                 if held {
                     self.put(value, writer);
                     let revision = self.header.revision;
@@ -263,9 +276,24 @@ impl Store {
         self.advance();
     }
 
-    /// Deletes the witness; returns the revision after that.
-    pub fn write_fence(&mut self) -> u64 {
-        if self.witness.take().is_some() { self.advance() } else { self.header.revision }
+    /// Deletes the witness, and puts a look.
+    pub fn write_fence(&mut self) -> Look {
+        self.witness = None;
+        self.put_look()
+    }
+
+    /// Puts a look.
+    pub fn put_look(&mut self) -> Look {
+        let revision = self.advance();
+        // No other history has it.
+        let number = NonZeroU64::new(u64::from(self.epoch) << 32 | revision).expect("a revision is not 0");
+        self.add_look(number);
+        Look { number, revision }
+    }
+
+    /// Puts the look of this number, without a revision.
+    pub fn add_look(&mut self, number: NonZeroU64) {
+        self.looks.push(number);
     }
 
     fn advance(&mut self) -> u64 {

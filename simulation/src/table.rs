@@ -122,8 +122,9 @@ const ROWS: &[Row] = &[
     row(97, "edit frees a value without a fence"),
     row(98, "edit picks values that Services use"),
     row(99, "edit frees a value without regard to its history"),
-    row(100, "edit with Services that were listed in another store"),
+    row(100, "edit does not depend on its look"),
     row(101, "edit carried out in part"),
+    row(102, "pass does not depend on its look"),
 ];
 
 /// Bit n is the fault of number n.

@@ -46,6 +46,9 @@ pub enum Invariant {
     /// An edit is written as a whole, depends on the Services that its operator listed, and frees with history only what was in
     /// use without a break.
     I19,
+    /// What a pass clears that lists Services in the store, no Service has had since its look, though the store was restored and nobody
+    /// could notice.
+    I20,
 }
 
 /// An invariant that a schedule has broken.

@@ -416,7 +416,7 @@ fn repair_of(size: u32) {
         panic!("the read has failed");
     };
     let (read, listed) = (*revision, Listed::Elsewhere);
-    let diff = Box::new(Diff { read, set, clear, duplicates: Vec::new(), outside: 0, listed });
+    let diff = Box::new(Diff { read, set, clear, duplicates: Vec::new(), outside: 0, listed, look: None });
     let finished = measured(|| server.commit(&mut store, [Operation::Repair(diff)]));
     assert!(matches!(&finished[0].outcome, Outcome::Repaired(repaired) if repaired.changed == 0), "{finished:?}");
 }

@@ -128,13 +128,13 @@ func (o *auditFlags) check(c *cobra.Command, format string) error {
 // audit reads and audits the cluster. The report is the audit's, or that of a namespace.
 func (o *auditFlags) audit(ctx context.Context) (*audit.Audit, *audit.Report, error) {
 	s := o.source
-	read := s.read
+	var state *clusterstate.State
+	var err error
 	if o.probe {
-		read = func(ctx context.Context) (*clusterstate.State, error) {
-			return s.probe(ctx, cmp.Or(o.namespace, metav1.NamespaceDefault))
-		}
+		state, err = s.probe(ctx, cmp.Or(o.namespace, metav1.NamespaceDefault))
+	} else {
+		state, err = s.read(ctx, 0)
 	}
-	state, err := read(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -108,7 +108,7 @@ func TestChangeRaces(t *testing.T) {
 			client, err := clientv3.New(clientv3.Config{
 				Endpoints: e.Endpoints(),
 				DialOptions: []grpc.DialOption{grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-					if txn, ok := req.(*pb.TxnRequest); ok && len(txn.Success) > 0 {
+					if txn, ok := req.(*pb.TxnRequest); ok && isSwap(txn) {
 						if swaps++; swaps == 1 {
 							c.before(e)
 						}
@@ -131,7 +131,7 @@ func TestChangeRaces(t *testing.T) {
 			}
 			defer closeRange(ports30000.ranged)
 			release := rangekeeper.Edit{Clear: []rangekeeper.Value{rangekeeper.PortValue(30001)}}
-			edited, state, err := ports30000.run(t.Context(), release, func(*clusterstate.State) error { return nil })
+			edited, state, err := ports30000.run(t.Context(), release, false, func(*clusterstate.State) error { return nil })
 			if err == nil && !edited.Done {
 				err = ports30000.refusal(state, changeReleased, edited)
 			}

@@ -22,7 +22,7 @@ func (s *source) quietly(ctx context.Context, do func(*clusterstate.State)) {
 	defer cancel()
 	s.progress = &progress{w: io.Discard}
 	defer s.close()
-	if state, err := s.read(ctx); err == nil {
+	if state, err := s.read(ctx, 0); err == nil {
 		do(state)
 	}
 }

@@ -165,6 +165,7 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := grpc.NewServer()
+	pb.RegisterLeaseServer(server, kineLease{})
 	pb.RegisterKVServer(server, &kineLike{kv: pb.NewKVClient(e.Client().ActiveConnection())})
 	go server.Serve(listener)
 	defer server.Stop()
@@ -199,6 +200,13 @@ func (k *kineLike) Range(ctx context.Context, request *pb.RangeRequest) (*pb.Ran
 
 func (k *kineLike) Txn(context.Context, *pb.TxnRequest) (*pb.TxnResponse, error) {
 	return nil, status.Error(codes.InvalidArgument, "etcdserver: unsupported operations in txn request")
+}
+
+// kineLease grants leases as kine does, by their time.
+type kineLease struct{ pb.UnimplementedLeaseServer }
+
+func (kineLease) LeaseGrant(_ context.Context, request *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
+	return &pb.LeaseGrantResponse{Header: &pb.ResponseHeader{}, ID: request.TTL, TTL: request.TTL}, nil
 }
 
 // TestTwoClusters names members of two etcd clusters as the endpoints of one.

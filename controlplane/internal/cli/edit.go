@@ -44,12 +44,12 @@ etcd.`
 type editor struct {
 	name   string
 	ranged *etcdstore.Store
-	// look reads the cluster.
-	look func(ctx context.Context) (*clusterstate.State, error)
+	// look reads the cluster, at a revision if that is not 0.
+	look func(ctx context.Context, at int64) (*clusterstate.State, error)
 }
 
 // newEditor opens a range that is stored.
-func (s *store) newEditor(name string, values rangekeeper.Range, look func(context.Context) (*clusterstate.State, error)) (*editor, error) {
+func (s *store) newEditor(name string, values rangekeeper.Range, look func(context.Context, int64) (*clusterstate.State, error)) (*editor, error) {
 	ranged, err := openRange(s.client, s.prefix, name, values, etcdstore.DefaultGrace)
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (s *store) newEditor(name string, values rangekeeper.Range, look func(conte
 }
 
 // newEditors opens the ranges of a document.
-func (s *store) newEditors(c *changes, look func(context.Context) (*clusterstate.State, error)) (all []*editor, err error) {
+func (s *store) newEditors(c *changes, look func(context.Context, int64) (*clusterstate.State, error)) (all []*editor, err error) {
 	for _, one := range c.Ranges {
 		values, err := parseRange(one.Name)(one.Range)
 		if err != nil {
@@ -80,18 +80,11 @@ func closeAll(all []*editor) {
 	}
 }
 
-// run looks at the cluster, checks it, and makes the change, again while Services are written meanwhile. It returns the look that the
-// change was made by.
-func (e *editor) run(ctx context.Context, change rangekeeper.Edit, check func(*clusterstate.State) error) (edited rangekeeper.Edited, state *clusterstate.State, err error) {
-	if e.ranged.Known().Revision == 0 { // a restore is noticed from then on
-		readCtx, cancel := context.WithTimeout(ctx, operationTimeout)
-		defer cancel()
-		if _, err := e.ranged.Read(readCtx); err != nil {
-			return edited, nil, unreachable(err)
-		}
-	}
+// run looks at the cluster, checks it, and makes the change, again while Services are written meanwhile; a dry run writes nothing. It
+// returns what the look has seen.
+func (e *editor) run(ctx context.Context, change rangekeeper.Edit, dryRun bool, check func(*clusterstate.State) error) (edited rangekeeper.Edited, state *clusterstate.State, err error) {
 	for began := time.Now(); ; {
-		if edited, state, err = e.try(ctx, change, check); !errors.Is(err, rangekeeper.ErrServicesWritten) {
+		if edited, state, err = e.try(ctx, change, dryRun, check); !errors.Is(err, rangekeeper.ErrServicesWritten) {
 			return edited, state, err
 		}
 		if time.Since(began) > changeTimeout {
@@ -105,16 +98,15 @@ func (e *editor) run(ctx context.Context, change rangekeeper.Edit, check func(*c
 	}
 }
 
-func (e *editor) try(ctx context.Context, change rangekeeper.Edit, check func(*clusterstate.State) error) (edited rangekeeper.Edited, state *clusterstate.State, err error) {
+func (e *editor) try(ctx context.Context, change rangekeeper.Edit, dryRun bool, check func(*clusterstate.State) error) (edited rangekeeper.Edited, state *clusterstate.State, err error) {
 	var look *etcdstore.Look
-	change.Store = e.ranged.Known().Store
-	if !change.DryRun {
-		if look, err = e.begin(ctx); err != nil {
-			return edited, nil, err
+	if !dryRun {
+		if look, err = e.ranged.Look(ctx); err != nil {
+			return edited, nil, unreachable(err)
 		}
-		defer e.end(look)
+		defer look.End(context.WithoutCancel(ctx))
 	}
-	if state, err = e.look(ctx); err != nil {
+	if state, err = e.look(ctx, look.At()); err != nil {
 		return edited, nil, err
 	}
 	if err = check(state); err != nil {
@@ -143,19 +135,6 @@ func (e *editor) try(ctx context.Context, change rangekeeper.Edit, check func(*c
 	return edited, state, err
 }
 
-func (e *editor) begin(ctx context.Context) (*etcdstore.Look, error) {
-	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
-	defer cancel()
-	look, err := e.ranged.Look(ctx)
-	return look, unreachable(err)
-}
-
-func (e *editor) end(look *etcdstore.Look) {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	look.End(ctx)
-}
-
 // changeRange makes a change of the kind EditChange or EditForce, all or nothing. change says what is to be done, and what is the
 // participle of that.
 func (s *store) changeRange(ctx context.Context, name, what string, change rangekeeper.Edit, check func(*clusterstate.State) error) (rangekeeper.Edited, error) {
@@ -172,7 +151,7 @@ func (s *store) changeRange(ctx context.Context, name, what string, change range
 		return none, err
 	}
 	defer closeRange(e.ranged)
-	edited, state, err := e.run(ctx, change, check)
+	edited, state, err := e.run(ctx, change, false, check)
 	if err == nil && !edited.Done {
 		err = e.refusal(state, what, edited)
 	}
@@ -180,8 +159,8 @@ func (s *store) changeRange(ctx context.Context, name, what string, change range
 }
 
 // lookReadable reads a cluster all of whose objects can be read.
-func (s *store) lookReadable(ctx context.Context) (*clusterstate.State, error) {
-	state, err := clusterstate.ReadEtcd(ctx, s.client, clusterstate.Options{Prefix: s.prefix})
+func (s *store) lookReadable(ctx context.Context, at int64) (*clusterstate.State, error) {
+	state, err := clusterstate.ReadEtcd(ctx, s.client, clusterstate.Options{Prefix: s.prefix, Revision: at})
 	if err == nil {
 		err = state.CheckReadable()
 	}

@@ -51,7 +51,7 @@ list them (deploy/audit/preflight.yaml).`,
 	})
 	s = withAPISource(c, p, func(c *cobra.Command, _ []string, s *source) error {
 		s.forUpgrade = true
-		state, err := s.read(c.Context())
+		state, err := s.read(c.Context(), 0)
 		if err != nil {
 			return err
 		}

@@ -162,7 +162,7 @@ func (r *repair) run(ctx context.Context) (*audit.Plan, error) {
 	case r.source.online():
 		return r.online(ctx)
 	}
-	state, err := r.source.read(ctx)
+	state, err := r.source.read(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -327,8 +327,8 @@ func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges []r
 		read = append(read, audit.ReadRange{Name: k.name, Range: k.Range().String()})
 	}
 	var audited *audit.Audit
-	outcomes, err := driver.Drive(ctx, known, driven, !r.apply, func(pass *rangekeeper.Pass) (*rangekeeper.Report, rangekeeper.ServiceList, error) {
-		state, err := r.source.read(ctx)
+	outcomes, err := driver.Drive(ctx, known, driven, !r.apply, func(pass *rangekeeper.Pass, at int64) (*rangekeeper.Report, rangekeeper.ServiceList, error) {
+		state, err := r.source.read(ctx, at)
 		if err != nil {
 			return nil, rangekeeper.ServiceList{}, err
 		}
@@ -374,16 +374,15 @@ func (t timedRange) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (ra
 	return view, needsFence, unreachable(err)
 }
 
-func (t timedRange) Fence(ctx context.Context, pass *rangekeeper.Pass) error {
-	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
-	defer cancel()
-	return unreachable(t.Range.Fence(ctx, pass))
+func (t timedRange) Fence(ctx context.Context, pass *rangekeeper.Pass, before *etcdstore.Look) (*etcdstore.Look, error) {
+	look, err := t.Range.Fence(ctx, pass, before)
+	return look, unreachable(err)
 }
 
-func (t timedRange) Repair(ctx context.Context, pass *rangekeeper.Pass, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
+func (t timedRange) Repair(ctx context.Context, pass *rangekeeper.Pass, look *etcdstore.Look, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
-	repaired, err := t.Range.Repair(ctx, pass, listed)
+	repaired, err := t.Range.Repair(ctx, pass, look, listed)
 	return repaired, unreachable(err)
 }
 

@@ -303,13 +303,22 @@ func tryRepair(t *testing.T, e *embedded.Etcd, log io.Writer, before func(contex
 	return r, plan, err
 }
 
+// isSwap says whether a transaction writes a range, and not a fence or a look.
+func isSwap(txn *pb.TxnRequest) bool {
+	if len(txn.Success) == 0 {
+		return false
+	}
+	put := txn.Success[0].GetRequestPut()
+	return put != nil && !bytes.Contains(put.Key, []byte("/look/"))
+}
+
 // runWith runs a repair that calls before ahead of each swap.
 func (r *repair) runWith(t *testing.T, e *embedded.Etcd, before func(context.Context, *pb.TxnRequest) error) (*audit.Plan, error) {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: e.Endpoints(),
 		DialOptions: []grpc.DialOption{grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-			if txn, ok := req.(*pb.TxnRequest); ok && len(txn.Success) > 0 {
+			if txn, ok := req.(*pb.TxnRequest); ok && isSwap(txn) {
 				if err := before(ctx, txn); err != nil {
 					return err
 				}

@@ -25,8 +25,8 @@ const (
 var errChanged = errors.New("the cluster has changed")
 
 // readRunning reads the running cluster, which must be that of a plan, if there is one.
-func (r *repair) readRunning(ctx context.Context, planned *changes) (*clusterstate.State, error) {
-	state, err := r.source.read(ctx)
+func (r *repair) readRunning(ctx context.Context, planned *changes, at int64) (*clusterstate.State, error) {
+	state, err := r.source.read(ctx, at)
 	if err == nil && planned != nil {
 		err = planned.checkCluster(r.planFile, state)
 	}
@@ -49,7 +49,7 @@ func (r *repair) audit(state *clusterstate.State, keepsLeaks bool) (*audit.Plan,
 
 // planForReview writes what a repair of the running cluster changes to a file.
 func (r *repair) planForReview(ctx context.Context) (*audit.Plan, error) {
-	state, err := r.readRunning(ctx, nil)
+	state, err := r.readRunning(ctx, nil, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (r *repair) writePlanned(ctx context.Context, c *changes, j *journal) (plan
 		return nil, err
 	}
 	s := &store{client: client, prefix: r.source.prefix}
-	ranges, err := s.newEditors(c, func(ctx context.Context) (*clusterstate.State, error) { return r.readRunning(ctx, c) })
+	ranges, err := s.newEditors(c, func(ctx context.Context, at int64) (*clusterstate.State, error) { return r.readRunning(ctx, c, at) })
 	defer closeAll(ranges)
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (r *repair) writePlanned(ctx context.Context, c *changes, j *journal) (plan
 		if c.Ranges[i].isDone() {
 			continue
 		}
-		edited, found, _, err := r.editPlanned(ctx, e, &c.Ranges[i], rangekeeper.Edit{DryRun: true})
+		edited, found, _, err := r.editPlanned(ctx, e, &c.Ranges[i], rangekeeper.Edit{}, true)
 		if err != nil {
 			return nil, err
 		}
@@ -141,7 +141,7 @@ func (r *repair) writePlanned(ctx context.Context, c *changes, j *journal) (plan
 		// All of it, before the first range is written.
 		for i, e := range ranges {
 			if !c.Ranges[i].isDone() {
-				_, found, _, err := r.editPlanned(ctx, e, &c.Ranges[i], rangekeeper.Edit{Since: since[i], DryRun: true})
+				_, found, _, err := r.editPlanned(ctx, e, &c.Ranges[i], rangekeeper.Edit{Since: since[i]}, true)
 				if err != nil {
 					return nil, err
 				}
@@ -163,7 +163,7 @@ func (r *repair) writePlanned(ctx context.Context, c *changes, j *journal) (plan
 		if err := j.record(one, outcomeUnknown, 0); err != nil {
 			return nil, err
 		}
-		edited, found, audited, err := r.editPlanned(ctx, e, one, rangekeeper.Edit{Since: since[i]})
+		edited, found, audited, err := r.editPlanned(ctx, e, one, rangekeeper.Edit{Since: since[i]}, false)
 		if err == nil && len(found) > 0 {
 			err = r.hasChanged(c, since[i], found...)
 		}
@@ -181,7 +181,7 @@ func (r *repair) writePlanned(ctx context.Context, c *changes, j *journal) (plan
 		}
 	}
 	if plan == nil { // nothing is to be written
-		state, err := r.readRunning(ctx, c)
+		state, err := r.readRunning(ctx, c, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -200,12 +200,12 @@ func (r *repair) writePlanned(ctx context.Context, c *changes, j *journal) (plan
 
 // editPlanned makes the changes of one range, if all of them are still due; else it says which are not. It returns the audit of the look
 // that they were made by.
-func (r *repair) editPlanned(ctx context.Context, e *editor, one *rangeChanges, change rangekeeper.Edit) (edited rangekeeper.Edited, differences []string, plan *audit.Plan, err error) {
+func (r *repair) editPlanned(ctx context.Context, e *editor, one *rangeChanges, change rangekeeper.Edit, dryRun bool) (edited rangekeeper.Edited, differences []string, plan *audit.Plan, err error) {
 	change.Kind = rangekeeper.EditPlan
 	if change.Set, change.Clear, err = one.values(); err != nil {
 		return edited, nil, nil, err
 	}
-	edited, state, err := e.run(ctx, change, func(state *clusterstate.State) (err error) {
+	edited, state, err := e.run(ctx, change, dryRun, func(state *clusterstate.State) (err error) {
 		plan, err = r.audit(state, false)
 		return err
 	})

@@ -167,17 +167,17 @@ func (s *source) file() string { return s.snapshot + s.sqlite }
 // overAPI reports whether the Kubernetes API is read.
 func (s *source) overAPI() bool { return s.kube != nil && s.file() == "" && !s.connection.Given() }
 
-// read returns the state as it is now.
-func (s *source) read(ctx context.Context) (*clusterstate.State, error) {
-	state, err := s.readState(ctx)
+// read returns the state as it is now; of an etcd as it was at the revision at, if that is not 0.
+func (s *source) read(ctx context.Context, at int64) (*clusterstate.State, error) {
+	state, err := s.readState(ctx, at)
 	if err == nil {
 		s.isKine = state.Kine
 	}
 	return state, err
 }
 
-func (s *source) readState(ctx context.Context) (*clusterstate.State, error) {
-	o := clusterstate.Options{Prefix: s.prefix, SkipHashCheck: s.skipHashCheck, Upgrade: s.forUpgrade}
+func (s *source) readState(ctx context.Context, at int64) (*clusterstate.State, error) {
+	o := clusterstate.Options{Prefix: s.prefix, SkipHashCheck: s.skipHashCheck, Upgrade: s.forUpgrade, Revision: at}
 	if !s.online() {
 		o.Progress = s.progress.start("reading " + s.file())
 		defer s.progress.end()
@@ -279,7 +279,7 @@ func (s *source) auditOptions(state *clusterstate.State) audit.Options {
 
 // audit reads the state and audits it.
 func (s *source) audit(ctx context.Context) (*audit.Audit, error) {
-	a, err := s.auditOf(s.read(ctx))
+	a, err := s.auditOf(s.read(ctx, 0))
 	if err == nil && len(a.Report().Unreadable) > 0 {
 		fmt.Fprintf(s.progress.w, "rangekeeper: %s cannot be read; rangekeeper audit lists what is uncertain\n", count(len(a.Report().Unreadable), "object"))
 	}

@@ -129,8 +129,8 @@ func (u *undo) run(ctx context.Context) error {
 		return err
 	}
 	defer s.close()
-	ranges, err := s.newEditors(j, func(ctx context.Context) (*clusterstate.State, error) {
-		state, err := s.lookReadable(ctx)
+	ranges, err := s.newEditors(j, func(ctx context.Context, at int64) (*clusterstate.State, error) {
+		state, err := s.lookReadable(ctx, at)
 		if err == nil {
 			err = j.checkCluster(u.journal, state)
 		}
@@ -148,7 +148,7 @@ func (u *undo) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		first, err := u.edit(ctx, e, &j.Ranges[i], rangekeeper.Edit{Set: clear, Clear: set, DryRun: true}, &report)
+		first, err := u.edit(ctx, e, &j.Ranges[i], rangekeeper.Edit{Set: clear, Clear: set}, true, &report)
 		if err != nil {
 			return err
 		}
@@ -228,11 +228,11 @@ func (u *undo) reverse(ctx context.Context, e *editor, one *rangeChanges, done m
 	isReleased := func(value rangekeeper.Value) bool { return done[value.String()].Result == changeReleased }
 	others := slices.DeleteFunc(slices.Clone(set), isReleased)
 	set = slices.DeleteFunc(set, func(value rangekeeper.Value) bool { return !isReleased(value) })
-	written, err := u.edit(ctx, e, one, rangekeeper.Edit{Set: clear, Clear: set}, report)
+	written, err := u.edit(ctx, e, one, rangekeeper.Edit{Set: clear, Clear: set}, false, report)
 	if err != nil {
 		return err
 	}
-	now, err := u.edit(ctx, e, one, rangekeeper.Edit{Clear: others, DryRun: true}, report)
+	now, err := u.edit(ctx, e, one, rangekeeper.Edit{Clear: others}, true, report)
 	for text, what := range now {
 		if what.Result != changeReleased {
 			done[text] = what
@@ -245,9 +245,9 @@ func (u *undo) reverse(ctx context.Context, e *editor, one *rangeChanges, done m
 // edit makes a change, or says what it would do, and returns what becomes of each value, by its text. A value that the repair has set is
 // released if it was recorded all the time since: the record of a value does not say whose it is. While the outcome of the repair is
 // unknown, so is that.
-func (u *undo) edit(ctx context.Context, e *editor, one *rangeChanges, change rangekeeper.Edit, report *undoReport) (map[string]undone, error) {
+func (u *undo) edit(ctx context.Context, e *editor, one *rangeChanges, change rangekeeper.Edit, dryRun bool, report *undoReport) (map[string]undone, error) {
 	change.Kind, change.Since = rangekeeper.EditUndo, one.WrittenRevision
-	edited, state, err := e.run(ctx, change, func(*clusterstate.State) error { return nil })
+	edited, state, err := e.run(ctx, change, dryRun, func(*clusterstate.State) error { return nil })
 	if mismatched := (*rangekeeper.MismatchedRangeError)(nil); errors.As(err, &mismatched) {
 		return nil, fmt.Errorf("%s: %w: %s is %s, not %s", u.journal, errChanged, one.Name, mismatched.Found, one.Range)
 	}
@@ -257,7 +257,7 @@ func (u *undo) edit(ctx context.Context, e *editor, one *rangeChanges, change ra
 	if err != nil {
 		return nil, err
 	}
-	if !change.DryRun && edited.Revision > state.Revision {
+	if !dryRun && edited.Revision > state.Revision {
 		report.WrittenRevision = edited.Revision
 	}
 	report.Source = sourceOf(kindEtcd, u.store.connection.String(), state)

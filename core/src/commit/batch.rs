@@ -1,5 +1,7 @@
 //! What one compare-and-swap does: the operations that go into it, and what becomes of each once it is written.
 
+use std::num::NonZeroU64;
+
 use rand_core::Rng;
 
 use crate::allocator::Allocator;
@@ -24,6 +26,8 @@ pub(super) struct Batch<R: Range> {
     pub(super) cleared: Vec<u32>,
     /// The batch is right only if no Service has been written after this revision.
     pub(super) services_unchanged_since: Option<u64>,
+    /// The batch is right only if this look is there.
+    pub(super) look: Option<NonZeroU64>,
     /// Whether an edit clears some of `cleared`.
     pub(super) cleared_by_hand: bool,
 }
@@ -56,6 +60,7 @@ impl<R: Range> Batch<R> {
                     set: Vec::new(),
                     cleared: Vec::new(),
                     services_unchanged_since: None,
+                    look: None,
                     cleared_by_hand: false,
                 };
             }
@@ -64,7 +69,7 @@ impl<R: Range> Batch<R> {
         let planned = plan.evaluate(&operations, rng);
         let entries = operations.into_iter().zip(planned);
         let entries = entries.filter_map(|(pending, planned)| Some(Entry { pending, planned: planned? })).collect();
-        let Planning { next, set, cleared, services_unchanged_since, cleared_by_hand } = plan.finish();
+        let Planning { next, set, cleared, services_unchanged_since, look, cleared_by_hand } = plan.finish();
         let next = match next {
             Ok(next) => Some(next),
             Err(unchanged) => {
@@ -72,7 +77,7 @@ impl<R: Range> Batch<R> {
                 None
             }
         };
-        Self { state: base.state, entries, next, set, cleared, services_unchanged_since, cleared_by_hand }
+        Self { state: base.state, entries, next, set, cleared, services_unchanged_since, look, cleared_by_hand }
     }
 
     /// The value that the batch writes, if it changes anything.
@@ -88,7 +93,8 @@ impl<R: Range> Batch<R> {
         let services_unchanged_since = self.services_unchanged_since.filter(|_| !Fault::ServicesNotGuarded.is_on());
         match self.value(memory) {
             Some(value) => {
-                Request::Swap { guard: self.state, value, witness: self.witness(), services_unchanged_since }
+                let look = self.look;
+                Request::Swap { guard: self.state, value, witness: self.witness(), services_unchanged_since, look }
             }
             None => Request::Confirm { guard: self.state },
         }
@@ -104,23 +110,24 @@ impl<R: Range> Batch<R> {
         }
     }
 
-    /// Whether the clears are lost, as a Service has been written: the guard did not hold, though the key is in the state
-    /// that was expected.
-    pub(super) fn lost_to_services(&self, key: Guard) -> bool {
-        self.services_unchanged_since.is_some() && self.state == key && !Fault::ClearsKept.is_on()
+    /// Whether the list of Services no longer counts, as a Service has been written or the look is gone: the conditions did not
+    /// hold, though the key is in the state that was expected.
+    pub(super) fn lost_list(&self, key: Guard) -> bool {
+        let depends = self.services_unchanged_since.is_some() || self.look.is_some();
+        depends && self.state == key && !Fault::ClearsKept.is_on()
     }
 
-    /// Drops the clears that are right only if no Service has been written.
+    /// Drops what is right only if the list of Services still counts.
     pub(super) fn drop_clears(&mut self) {
         for Pending { operation, dropped, .. } in self.entries.iter_mut().map(|entry| &mut entry.pending) {
             if let Operation::Repair(diff) = operation
-                && diff.listed.guard().is_some()
+                && (diff.listed.guard().is_some() || diff.look.is_some())
             {
                 if Fault::ClearsKeptUnguarded.is_on() {
                     diff.listed = Listed::Elsewhere;
                     continue;
                 }
-                *dropped += diff.clear.count();
+                *dropped = Some(dropped.unwrap_or(0) + diff.clear.count());
                 diff.clear.clear();
             }
         }

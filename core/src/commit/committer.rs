@@ -94,10 +94,6 @@ impl<R: Range, G: Rng> Committer<R, G> {
             self.protection.duplicated(&diff.duplicates);
             diff.read = self.history.accept_pass(diff.read);
         }
-        if matches!(operation, Operation::Edit(_)) {
-            // Whether the store has reached the list of Services is known after that.
-            self.history.connection.require_read();
-        }
         self.timers.set_earlier(Timer::Deadline, deadline);
         self.queue.push(Pending::new(owner, operation, deadline));
         ticket
@@ -195,12 +191,8 @@ impl<R: Range, G: Rng> Committer<R, G> {
         if self.config.replace == Replace::Once && base.is_initialised() {
             self.config.replace = Replace::IfUnused;
         }
-        let context = Context {
-            changes: self.history.changes(),
-            protection: &self.protection,
-            replace: self.config.replace,
-            answered: self.history.connection.answered_revision().unwrap_or(0),
-        };
+        let context =
+            Context { changes: self.history.changes(), protection: &self.protection, replace: self.config.replace };
         let batch = Batch::plan(base, operations, context, &mut self.memory, &mut self.rng);
         let Some(batch) = self.end_from_cache(now, batch) else { return self.poll(now) };
         let request = batch.request(&mut self.memory);

@@ -4,6 +4,8 @@
 //! is written only if no Service has been written after the list, and a write of a Service that reaches the store later
 //! cannot have a value that it frees ([`Witness::Delete`](super::Witness)).
 
+use std::num::NonZeroU64;
+
 use crate::allocator::{AllocateError, BatchError, Full};
 use crate::bitmap::Bitmap;
 use crate::range::Range;
@@ -28,16 +30,14 @@ pub struct Edit<R: Range> {
     pub clear: Vec<R::Value>,
     /// The offsets that Services use ([`BitmapReport::in_use`](crate::audit::BitmapReport::in_use)).
     pub in_use: Bitmap,
-    /// When Services were listed, a revision of the store. The list has to be read from the store of the range.
+    /// At which revision of the store of the range Services were listed: that of the look.
     pub listed: u64,
     /// For [`EditKind::Plan`] and [`EditKind::Undo`]: the revision from which on a value to free has to be recorded without
     /// a break. Otherwise its record may be of a Service that is being created.
     pub since: u64,
-    /// [`Known::store`](super::Known::store) as it was before Services were listed. A committer that knows of no store yet has to
-    /// read first: it cannot notice that the store was another one then.
-    pub store: u32,
-    /// Whether nothing is written: the outcome says what would be done. Nothing is picked.
-    pub dry_run: bool,
+    /// The [look](super::Pass::fenced) at Services. Without one it is a dry run: nothing is picked or written, and the outcome says
+    /// what would be done.
+    pub look: Option<NonZeroU64>,
 }
 
 /// What an edit demands of a value before it changes it.
@@ -129,9 +129,6 @@ impl<R: Range> Plan<'_, R> {
         if let Some(failure) = self.refusal() {
             return Planned::End(Outcome::Failed(failure));
         }
-        if self.is_foreign(edit.listed, edit.store) && !Fault::EditOfAnotherStore.is_on() {
-            return Planned::End(Outcome::Failed(Failure::OtherStore));
-        }
         let range = self.next.range();
         let fates = |values: &[R::Value], fate: &dyn Fn(u32) -> Fate| {
             let fate_of = |value: &R::Value| Some((*value, fate(range.offset_of(*value)?)));
@@ -145,7 +142,7 @@ impl<R: Range> Plan<'_, R> {
             // What stands against it may be its own work.
             return Planned::End(Outcome::Unknown);
         }
-        if is_done && !edit.dry_run {
+        if is_done && let Some(look) = edit.look {
             match self.set_by_hand(&values, edit, rng) {
                 Ok(picked) => values.extend(picked.into_iter().map(|value| (value, Fate::Set))),
                 Err(index) => {
@@ -154,8 +151,11 @@ impl<R: Range> Plan<'_, R> {
                 }
             }
             let is_change = |(_, fate): &(R::Value, Fate)| matches!(fate, Fate::Set | Fate::Cleared);
-            if values.iter().chain(&clears).any(is_change) && !Fault::EditNotGuarded.is_on() {
-                self.depend_on_services(edit.listed);
+            if values.iter().chain(&clears).any(is_change) {
+                self.look = Some(look).filter(|_| !Fault::LookOfEditIgnored.is_on());
+                if !Fault::EditNotGuarded.is_on() {
+                    self.depend_on_services(edit.listed);
+                }
             }
         }
         values.extend(clears);
@@ -240,7 +240,7 @@ impl<R: Range> Plan<'_, R> {
 
     /// Clears what an edit clears.
     pub(super) fn clear_edited(&mut self, operation: &Operation<R>, edited: &Edited<R>) {
-        let is_dry = matches!(operation, Operation::Edit(edit) if edit.dry_run);
+        let is_dry = matches!(operation, Operation::Edit(edit) if edit.look.is_none());
         if !edited.is_done || is_dry {
             return;
         }

@@ -86,8 +86,9 @@ pub enum Fault {
     EditNotFenced = 97,
     EditPicksUsed = 98,
     EditWithoutHistory = 99,
-    EditOfAnotherStore = 100,
+    LookOfEditIgnored = 100,
     HalfEdit = 101,
+    LookOfPassIgnored = 102,
 }
 
 impl Fault {

@@ -114,9 +114,9 @@ impl<R: Range, G: Rng> Committer<R, G> {
         reclaim(&mut batch, &mut self.queue);
         batch.state = base.state;
         let value = batch.value(&mut Memory::new()).filter(|_| !batch.entries.is_empty())?;
-        let (guard, services_unchanged_since) = (batch.state, batch.services_unchanged_since);
+        let (guard, services_unchanged_since, look) = (batch.state, batch.services_unchanged_since, batch.look);
         let witness = batch.witness();
-        Some(self.send(now, Some(batch), Request::Swap { guard, value, witness, services_unchanged_since }))
+        Some(self.send(now, Some(batch), Request::Swap { guard, value, witness, services_unchanged_since, look }))
     }
 }
 

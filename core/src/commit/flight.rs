@@ -77,6 +77,7 @@ mod tests {
             set,
             cleared,
             services_unchanged_since: None,
+            look: None,
             cleared_by_hand: false,
         };
         Flight { sent: Duration::ZERO, asked: 0, reached: 0, batch: Some(batch), is_swap, past: None }

@@ -1,5 +1,6 @@
 //! What callers submit, and how it ends.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::allocator::{AllocateError, BatchError, Request};
@@ -90,6 +91,8 @@ pub struct Diff {
     pub outside: u32,
     /// When the Services of the pass were listed.
     pub listed: Listed,
+    /// The [look](super::Pass::fenced) that was put before that: nothing is cleared, and no object created, once it is gone.
+    pub look: Option<NonZeroU64>,
 }
 
 /// When the Services of a pass were listed.
@@ -101,7 +104,7 @@ pub enum Listed {
     #[default]
     Elsewhere,
     /// Read from the range's store itself, at this revision. If that is before the pass's read, the repair fails; if it is
-    /// before the pass's [fence](super::Pass::fenced), or there is none, nothing is cleared.
+    /// not that of the pass's last [fence](super::Pass::fenced), or there is none, nothing is cleared.
     At(u64),
     /// As [`At`](Self::At), and clears depend on it ([`Request::Swap`](super::Request::Swap)): nothing is cleared once
     /// a Service has been written after the list. Where Services never rest, leaks stay.
@@ -269,15 +272,13 @@ pub enum Failure<R: Range> {
         /// When the range was read.
         read: u64,
     },
-    /// A Service was written after those of an edit were listed: it may have a value of the edit.
-    #[error("a Service was written after revision {listed}, at which Services were listed")]
+    /// A Service was written after those of an edit were listed: it may have a value of the edit. Or the look at them is gone: the
+    /// store may have been restored to a state from before.
+    #[error("a Service was written, or the store restored, after revision {listed}, at which Services were listed")]
     ServicesWritten {
         /// When Services were listed.
         listed: u64,
     },
-    /// The Services of an edit were listed in another store, or in a later state of it than it was restored to.
-    #[error("Services were listed in another store, or before it was restored")]
-    OtherStore,
     /// Its time was over before it was sent.
     #[error("the deadline was exceeded before the operation was sent")]
     DeadlineExceeded,

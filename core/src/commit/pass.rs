@@ -1,5 +1,6 @@
 //! One repair pass over the ranges of some committers, step by step.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use rand_core::Rng;
@@ -17,10 +18,10 @@ use super::{Committer, Diff, Failure, Listed, View};
 /// A repair pass that reads its ranges. Each step leads to the next one:
 ///
 /// 1. [`begin`](Self::begin) for each committer, then an [`Operation::Read`](super::Operation::Read) to it, and
-///    [`read`](Self::read) with its [`View`] at once. If that says so, the fence is written, and
-///    [`fenced`](Self::fenced) reports it.
+///    [`read`](Self::read) with its [`View`] at once. If that says so, the fence is written once
+///    all ranges were read, and [`fenced`](Self::fenced) reports it.
 /// 2. [`audit`](Self::audit) adds what was read to an [`Audit`], which is refused until all ranges were read. After
-///    that, Services are listed linearizably, and the audit observes them.
+///    that, Services are listed linearizably, at the revision of the last fence if there is one, and the audit observes them.
 /// 3. [`Listing::finish`] ends the audit.
 /// 4. [`Found::diff`] returns for each range what goes into an [`Operation::Repair`](super::Operation::Repair), also if
 ///    it changes nothing: the committer learns from it which values more than one Service claims.
@@ -30,6 +31,8 @@ use super::{Committer, Diff, Failure, Listed, View};
 pub struct Pass {
     id: PassId,
     ranges: Vec<Begun>,
+    /// The look and its revision.
+    look: Option<(NonZeroU64, u64)>,
 }
 
 /// A range of a pass.
@@ -49,6 +52,7 @@ pub struct Listing {
     id: PassId,
     /// The ranges with the revisions of their fences.
     fences: Vec<(AnyRange, Option<u64>)>,
+    look: Option<(NonZeroU64, u64)>,
 }
 
 /// A pass that has seen all Services: what is to be repaired.
@@ -57,6 +61,7 @@ pub struct Listing {
 pub struct Found {
     id: PassId,
     fences: Vec<(AnyRange, Option<u64>)>,
+    look: Option<(NonZeroU64, u64)>,
     changes: Vec<Changes>,
 }
 
@@ -77,13 +82,13 @@ pub enum PassError {
     #[error("range {0} was read twice in one pass")]
     ReadTwice(AnyRange),
     /// Services that were written between the two would be neither in the list nor refused.
-    #[error("the fence of range {range} has revision {fence}, which is before the read at revision {read}")]
+    #[error("a fence has revision {fence}, which is before the read or the fence of range {range} at revision {read}")]
     EarlyFence {
         /// The range.
         range: AnyRange,
         /// The revision of the fence.
         fence: u64,
-        /// That of the read.
+        /// That of the read, or of the fence before.
         read: u64,
     },
     /// Services must not be listed yet.
@@ -106,7 +111,7 @@ pub enum PassError {
 impl Passes {
     /// Starts a pass; one that is under way is given up.
     pub fn start(&mut self) -> Pass {
-        Pass { id: self.next_pass(), ranges: Vec::new() }
+        Pass { id: self.next_pass(), ranges: Vec::new(), look: None }
     }
 
     fn check(&self, pass: &PassId) -> Result<(), PassError> {
@@ -207,7 +212,7 @@ impl Pass {
         Ok(passes.counters().of(range).may_be_due() || recreates)
     }
 
-    /// Records that the fence was written, and the store's revision after that.
+    /// Records that the fence was written, with a look, and the store's revision after that.
     ///
     /// Beside the range is another key in its store, the witness, whose value does not matter. A
     /// [`Swap`](super::Request::Swap) that sets values puts it in its transaction ([`Witness`](super::Witness)), and the fence
@@ -217,28 +222,50 @@ impl Pass {
     /// before the allocation. So after the fence a Service with a leaked value is in the list, or is never written, however
     /// late its write reaches the store. A leak is cleaned only by a pass that has listed Services after its fence.
     ///
+    /// Revisions do not tell one history of a store from another: a store that was restored between the list and the swap, and
+    /// written to since, can have the range in the state that the swap expects, with other Services. So the transaction of a fence
+    /// also puts the look, a key with a random name, for which a number stands here. While it is there, the history of the
+    /// store up to the look is the same. What a pass clears or creates depends on its last look; Services are listed at the
+    /// revision of that. Each fence of a pass but the first is written only if the look before it is there.
+    ///
     /// # Errors
     /// [`PassError::GivenUp`], [`PassError::NotBegun`], [`PassError::NotRead`], [`PassError::EarlyFence`].
-    pub fn fenced<R, G>(&mut self, passes: &Passes, committer: &Committer<R, G>, fence: u64) -> Result<(), PassError>
+    pub fn fenced<R, G>(
+        &mut self,
+        passes: &Passes,
+        committer: &Committer<R, G>,
+        fence: u64,
+        look: NonZeroU64,
+    ) -> Result<(), PassError>
     where
         R: Range + Into<AnyRange>,
         G: Rng,
     {
-        self.fenced_range(passes, committer.range().into(), fence)
+        self.fenced_range(passes, committer.range().into(), fence, look)
     }
 
     /// A part of [`fenced`](Self::fenced); see [`apart`](super::apart).
     ///
     /// # Errors
     /// Those of `fenced`.
-    pub fn fenced_range(&mut self, passes: &Passes, range: AnyRange, fence: u64) -> Result<(), PassError> {
+    pub fn fenced_range(
+        &mut self,
+        passes: &Passes,
+        range: AnyRange,
+        fence: u64,
+        look: NonZeroU64,
+    ) -> Result<(), PassError> {
         passes.check(&self.id)?;
-        let begun = self.begun(range)?;
-        let read = begun.view.as_ref().ok_or(PassError::NotRead(range))?.revision;
-        if fence < read {
-            return Err(PassError::EarlyFence { range, fence, read });
+        self.begun(range)?;
+        for Begun { range, view, fence: before } in &self.ranges {
+            let read = view.as_ref().ok_or(PassError::NotRead(*range))?.revision;
+            let read = before.unwrap_or(0).max(read);
+            if fence < read {
+                return Err(PassError::EarlyFence { range: *range, fence, read });
+            }
         }
-        begun.fence = Some(fence);
+        self.begun(range)?.fence = Some(fence);
+        self.look = Some((look, fence));
         Ok(())
     }
 
@@ -261,7 +288,8 @@ impl Pass {
             let data = view.as_ref().map_or(&[][..], |view| view.used.snapshot());
             audit.add_bitmap(*range, Stored { range: "", data })?;
         }
-        Ok(Listing { id: self.id, fences: self.ranges.iter().map(|begun| (begun.range, begun.fence)).collect() })
+        let fences = self.ranges.iter().map(|begun| (begun.range, begun.fence)).collect();
+        Ok(Listing { id: self.id, fences, look: self.look })
     }
 }
 
@@ -279,7 +307,7 @@ impl Listing {
         let is_of_pass = |range| self.fences.iter().any(|(own, _)| *own == range);
         let of_pass = report.bitmaps().filter(|(_, bitmap)| is_of_pass(bitmap.range()));
         let changes = of_pass.map(|(index, bitmap)| Changes::of(&report, index, bitmap)).collect();
-        Ok((Found { id: self.id, fences: self.fences, changes }, report))
+        Ok((Found { id: self.id, fences: self.fences, look: self.look, changes }, report))
     }
 }
 
@@ -358,7 +386,7 @@ impl Found {
     ) -> Result<(Diff, Follow), PassError> {
         passes.check(&self.id)?;
         let fence = self.fences.iter().find_map(|(fenced, fence)| fence.filter(|_| *fenced == range));
-        Ok(passes.diff(self.changes(range)?, handed_out, fence, listed))
+        Ok(passes.diff(self.changes(range)?, handed_out, fence, self.look, listed))
     }
 }
 

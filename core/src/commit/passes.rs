@@ -5,7 +5,7 @@
 //! written meanwhile. The committer reports the first, a clock that never goes back the second.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::num::NonZeroU8;
+use std::num::{NonZeroU8, NonZeroU64};
 use std::time::Duration;
 
 use crate::any::AnyRange;
@@ -160,6 +160,7 @@ impl Passes {
         changes: &Changes,
         handed_out: &HandedOut,
         fence: Option<u64>,
+        look: Option<(NonZeroU64, u64)>,
         listed: Listed,
     ) -> (Diff, Follow) {
         let Changes { range, set, clear: due, duplicates, outside } = changes.clone();
@@ -168,7 +169,11 @@ impl Passes {
         let may_clear = match listed.revision() {
             None => !may_be_wrong,
             Some(_) if Fault::FenceMissing.is_on() => true,
-            Some(listed) => fence.is_some_and(|fence| fence <= listed || Fault::ListBeforeFence.is_on()),
+            Some(listed) => {
+                let is_looked = look.is_some_and(|(_, at)| at == listed) || Fault::ListBeforeFence.is_on();
+                let is_fenced = fence.is_some_and(|fence| fence <= listed || Fault::ListBeforeFence.is_on());
+                is_fenced && is_looked
+            }
         };
         let seen = seen(&mut self.ranges, range);
         let counters = self.counters.of(range);
@@ -204,7 +209,8 @@ impl Passes {
         // By a list that may miss Services a missing range must not be created either, and by one that may have Services of
         // the lost history nothing be set that no pass would clear again.
         let read = if may_be_wrong { UNKNOWN_REVISION } else { read };
-        (Diff { read, set, clear, duplicates, outside, listed }, follow)
+        let look = look.map(|(look, _)| look);
+        (Diff { read, set, clear, duplicates, outside, listed, look }, follow)
     }
 }
 

@@ -1,5 +1,6 @@
 //! An operation that has not ended.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::range::Range;
@@ -28,8 +29,8 @@ pub(super) struct Pending<R: Range> {
     pub(super) unknown_on: Option<Guard>,
     /// A compare-and-swap may have carried it out at some time: it cannot end as if nothing had been changed.
     pub(super) was_unknown: bool,
-    /// How many clears were dropped because Services had been written.
-    pub(super) dropped: u32,
+    /// How many clears were dropped, once the list of Services no longer counted.
+    pub(super) dropped: Option<u32>,
     /// The store refused the compare-and-swap on `unknown_on`: how it ends if that was not carried out.
     pub(super) refusal: Option<Outcome<R>>,
     /// It was part of a batch before.
@@ -46,7 +47,7 @@ impl<R: Range> Pending<R> {
             deadline,
             unknown_on: None,
             was_unknown: false,
-            dropped: 0,
+            dropped: None,
             refusal: None,
             is_retry: false,
             has_asked: false,
@@ -61,6 +62,15 @@ impl<R: Range> Pending<R> {
             Operation::Repair(_) => self.owner != Owner::Own,
             Operation::Read => keeps_history,
             Operation::Allocate(_) | Operation::Create => false,
+        }
+    }
+
+    /// The look on which it depends.
+    pub(super) fn look(&self) -> Option<NonZeroU64> {
+        match &self.operation {
+            Operation::Edit(edit) => edit.look,
+            Operation::Repair(diff) => diff.look,
+            _ => None,
         }
     }
 

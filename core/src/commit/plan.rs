@@ -1,5 +1,6 @@
 //! How the operations of a batch are evaluated on one state of the key.
 
+use std::num::NonZeroU64;
 use std::ops;
 
 use rand_core::Rng;
@@ -36,8 +37,6 @@ pub(super) struct Context<'a> {
     pub(super) changes: &'a Changes,
     pub(super) protection: &'a Protection,
     pub(super) replace: Replace,
-    /// The revision of the store's last answer.
-    pub(super) answered: u64,
 }
 
 /// What a batch changes.
@@ -47,6 +46,7 @@ pub(super) struct Planning<R: Range> {
     pub(super) set: Vec<u32>,
     pub(super) cleared: Vec<u32>,
     pub(super) services_unchanged_since: Option<u64>,
+    pub(super) look: Option<NonZeroU64>,
     /// Whether an edit clears some of `cleared`.
     pub(super) cleared_by_hand: bool,
 }
@@ -65,6 +65,8 @@ pub(super) struct Plan<'a, R: Range> {
     pub(super) set: Vec<u32>,
     pub(super) cleared: Vec<u32>,
     services_unchanged_since: Option<u64>,
+    /// The look that has to be there.
+    pub(super) look: Option<NonZeroU64>,
     /// Whether an edit clears some of `cleared`.
     pub(super) cleared_by_hand: bool,
     /// Whether the object has to be written even if no offset changes.
@@ -84,6 +86,7 @@ impl<'a, R: Range> Plan<'a, R> {
             set: Vec::new(),
             cleared: Vec::new(),
             services_unchanged_since: None,
+            look: None,
             cleared_by_hand: false,
             initialises: false,
         }
@@ -116,23 +119,27 @@ impl<'a, R: Range> Plan<'a, R> {
         } else {
             Err(self.next)
         };
-        let Self { set, cleared, services_unchanged_since, cleared_by_hand, .. } = self;
-        Planning { next, set, cleared, services_unchanged_since, cleared_by_hand }
+        let Self { set, cleared, services_unchanged_since, look, cleared_by_hand, .. } = self;
+        Planning { next, set, cleared, services_unchanged_since, look, cleared_by_hand }
     }
 
     /// Sets what a repair sets.
     fn set(&mut self, pending: &Pending<R>) -> Repaired<R> {
-        let mut repaired = Repaired { set: Vec::new(), cleared: Vec::new(), changed: pending.dropped };
+        let mut repaired = Repaired { set: Vec::new(), cleared: Vec::new(), changed: pending.dropped.unwrap_or(0) };
         let Operation::Repair(diff) = &pending.operation else { return repaired };
         if self.refuses(diff).is_some() {
             return repaired;
         }
         let initialised = self.readable.range_state == RangeState::Initialised;
         // A range that was deleted meanwhile is not recreated without what the pass saw in use: values would be handed
-        // out that Services have.
-        let made = (pending.owner != Owner::Own && self.context.changes.knows(diff.read))
-            || Fault::DeletedRangeRecreatedEmpty.is_on();
-        self.initialises |= made && !initialised;
+        // out that Services have. Nor is it created by a list that may be of another store.
+        let is_right =
+            pending.owner != Owner::Own && self.context.changes.knows(diff.read) && pending.dropped.is_none();
+        let made = is_right || Fault::DeletedRangeRecreatedEmpty.is_on();
+        if made && !initialised {
+            self.initialises = true;
+            self.depend_on_look(diff);
+        }
         for offset in &diff.set {
             // What this committer handed out is set whatever happened since.
             let right = match pending.owner {
@@ -304,8 +311,9 @@ impl<'a, R: Range> Plan<'a, R> {
                         repaired.changed += 1;
                     }
                 }
-                if let Some(listed) = diff.listed.guard().filter(|_| !repaired.cleared.is_empty()) {
-                    self.depend_on_services(listed);
+                if !repaired.cleared.is_empty() {
+                    self.depend_on_look(diff);
+                    diff.listed.guard().into_iter().for_each(|listed| self.depend_on_services(listed));
                 }
                 Outcome::Repaired(repaired)
             }
@@ -315,6 +323,11 @@ impl<'a, R: Range> Plan<'a, R> {
     /// The batch is right only if no Service has been written after this revision.
     pub(super) fn depend_on_services(&mut self, listed: u64) {
         self.services_unchanged_since = self.services_unchanged_since.into_iter().chain([listed]).min();
+    }
+
+    /// The batch is right only if the look of this repair is there.
+    fn depend_on_look(&mut self, diff: &Diff) {
+        self.look = diff.look.filter(|_| !Fault::LookOfPassIgnored.is_on());
     }
 
     /// What was in use before the batch.
@@ -331,11 +344,6 @@ impl<'a, R: Range> Plan<'a, R> {
     pub(super) fn is_unchanged(&self, offset: u32, since: u64) -> Option<bool> {
         let changes = self.context.changes;
         changes.is_unchanged_since(offset, since).filter(|_| changes.is_own(since))
-    }
-
-    /// Whether a list of this revision, made when the committer knew this store, is certainly not one of the present store.
-    pub(super) fn is_foreign(&self, listed: u64, store: u32) -> bool {
-        store != self.context.changes.store() || listed > self.context.answered
     }
 
     /// Why a repair must not write the configured range.

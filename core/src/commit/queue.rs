@@ -124,8 +124,10 @@ impl<R: Range> Queue<R> {
         self.waiting.iter().map(|pending| pending.deadline).min().unwrap_or(Duration::MAX)
     }
 
-    /// Takes out the operations of the next batch.
+    /// Takes out the operations of the next batch, which depends on one look.
     pub(super) fn take_ready(&mut self, is_ready: impl Fn(&Pending<R>) -> bool) -> Vec<Pending<R>> {
+        let look = self.waiting.iter().filter(|pending| is_ready(pending)).find_map(Pending::look);
+        let is_ready = |pending: &Pending<R>| is_ready(pending) && pending.look().is_none_or(|one| Some(one) == look);
         if self.waiting.iter().all(&is_ready) {
             return self.waiting.drain(..self.waiting.len().min(self.batch)).collect();
         }

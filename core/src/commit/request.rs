@@ -1,5 +1,6 @@
 //! What a committer asks of the store, and what the store answers.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::range::Range;
@@ -68,6 +69,9 @@ pub enum Request {
         /// A further condition, if the swap clears leaks: no key of a Service has a later mod revision than this. (In
         /// etcd a compare with a `range_end`; it holds if there are no keys, and does not report deletions.)
         services_unchanged_since: Option<u64>,
+        /// A further condition, if the swap depends on a list of Services: the [look](super::Pass::fenced) of this number is
+        /// there.
+        look: Option<NonZeroU64>,
     },
     /// A transaction: if the guard holds, nothing, else read the key.
     Confirm {

@@ -96,20 +96,20 @@ pub(super) fn put_back<R: Range>(batch: Batch<R>, is_unknown: bool, queue: &mut 
     }
 }
 
-/// Puts the operations of a batch back whose guard did not hold: the key, or the Services that its clears depend on, had
+/// Puts the operations of a batch back whose conditions did not hold: the key, or the Services that it depends on, had
 /// changed. Returns whether it was the key, which is in this state.
 pub(super) fn conflict<R: Range>(mut batch: Batch<R>, key: Guard, queue: &mut Queue<R>) -> bool {
-    let lost_to_services = batch.lost_to_services(key);
-    if lost_to_services {
+    let lost_list = batch.lost_list(key);
+    if lost_list {
         // One of them may have what was to be cleared.
         batch.drop_clears();
         end_edits(&mut batch, queue);
     }
     put_back(batch, false, queue);
-    !lost_to_services
+    !lost_list
 }
 
-/// Ends the edits of a batch for which it was certainly too late, as Services have been written: their callers list Services again.
+/// Ends the edits of a batch for which it was certainly too late: their callers list Services again.
 fn end_edits<R: Range>(batch: &mut Batch<R>, queue: &mut Queue<R>) {
     let guard = batch.services_unchanged_since;
     batch.entries.retain(|Entry { pending, .. }| {
@@ -141,7 +141,7 @@ pub(super) fn restore_lost<R: Range>(history: &History<R>, protection: &mut Prot
     let Some(base) = history.base().filter(|base| base.is_initialised()) else { return };
     let Some(set) = protection.take_lost(base.used()) else { return };
     let (read, clear) = (base.state.mod_revision, Bitmap::new(set.len()));
-    let diff = Diff { read, set, clear, duplicates: Vec::new(), outside: 0, listed: Listed::Elsewhere };
+    let diff = Diff { read, set, clear, duplicates: Vec::new(), outside: 0, listed: Listed::Elsewhere, look: None };
     queue.push(Pending::new(Owner::Own, Operation::Repair(Box::new(diff)), Duration::MAX));
 }
 

@@ -1,5 +1,6 @@
 //! States and operations for the tests of the committer's parts: a range of 100 ports, with the lowest free one next.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use rand_core::SeedableRng;
@@ -123,7 +124,10 @@ pub(super) fn release(offset: u32, as_of: u64) -> Operation<PortRange> {
     Operation::Release { value: port(offset), as_of, oldest: as_of, store: 0 }
 }
 
+/// The look of edits and passes.
+pub(super) const LOOK: NonZeroU64 = NonZeroU64::MIN;
+
 pub(super) fn repair(read: u64, set: &[u32], clear: &[u32], listed: Listed) -> Operation<PortRange> {
     let (set, clear) = (bitmap(set.iter().copied()), bitmap(clear.iter().copied()));
-    Operation::Repair(Box::new(Diff { read, set, clear, duplicates: Vec::new(), outside: 0, listed }))
+    Operation::Repair(Box::new(Diff { read, set, clear, duplicates: Vec::new(), outside: 0, listed, look: None }))
 }

@@ -5,7 +5,9 @@ use rangekeeper::bitmap::Bitmap;
 use rangekeeper::commit::{Edit, EditKind, Edited, Failure, Fate, Operation, Outcome, Request};
 use rangekeeper::ports::PortRange;
 
-use crate::store::{NEVER, NOW, Ports, Store, allocated, committer, is_set, release, send, service_written, this};
+use crate::store::{
+    LOOK, NEVER, NOW, Ports, Store, allocated, committer, is_set, release, send, service_written, this,
+};
 
 const RANGE: &str = "30000-30009";
 
@@ -22,7 +24,7 @@ fn edit(store: &Store, kind: EditKind, in_use: &[u16]) -> Edit<PortRange> {
     let mut used = Bitmap::new(10);
     in_use.iter().for_each(|port| _ = used.insert(u32::from(port - 30_000)));
     let (set, clear) = (Vec::new(), Vec::new());
-    Edit { kind, set, pick: 0, clear, in_use: used, listed: store.revision, since: 0, store: 0, dry_run: false }
+    Edit { kind, set, pick: 0, clear, in_use: used, listed: store.revision, since: 0, look: Some(LOOK) }
 }
 
 fn done(outcome: Outcome<PortRange>) -> Edited<PortRange> {
@@ -66,7 +68,7 @@ fn a_dry_run_says_what_an_edit_would_do() {
     let mut ours = committer(RANGE, 2);
     let writes = store.writes;
     let wanted = Edit { set: vec![30_001], clear: vec![30_003], ..edit(&store, EditKind::Change, &[]) };
-    let dry = run(&mut store, &mut ours, Edit { dry_run: true, pick: 2, ..wanted.clone() });
+    let dry = run(&mut store, &mut ours, Edit { look: None, pick: 2, ..wanted.clone() });
     assert_eq!((dry.is_done, store.writes), (true, writes));
     assert_eq!(dry.values, [(30_001, Fate::Set), (30_003, Fate::Cleared)]);
     let done = run(&mut store, &mut ours, wanted);
@@ -120,16 +122,27 @@ fn an_edit_depends_on_the_list_of_services() {
 }
 
 #[test]
-fn a_list_of_another_store_changes_nothing() {
+fn a_list_of_another_history_changes_nothing() {
     let (mut store, mut ours) = with_recorded(&[30_003]);
-    let later = Edit { clear: vec![30_003], listed: store.revision + 1, ..edit(&store, EditKind::Force, &[]) };
-    assert_eq!(store.one(&mut ours, Operation::Edit(Box::new(later))), Outcome::Failed(Failure::OtherStore));
-    // The store is another one when the edit is written.
     let wanted = Edit { clear: vec![30_003], ..edit(&store, EditKind::Force, &[]) };
-    let ticket = ours.submit(Operation::Edit(Box::new(wanted)), NEVER);
-    store.cluster_id = 7;
-    assert_eq!(store.run(&mut ours, NOW), [(ticket, Outcome::Failed(Failure::OtherStore))]);
+    store.lacks_look = true;
+    let failed = Outcome::Failed(Failure::ServicesWritten { listed: wanted.listed });
+    assert_eq!(store.one(&mut ours, Operation::Edit(Box::new(wanted))), failed);
     assert!(is_set(&store, 3));
+}
+
+/// A swap depends on one look.
+#[test]
+fn a_second_look_has_a_swap_of_its_own() {
+    let (mut store, mut ours) = with_recorded(&[30_003]);
+    let first = Edit { clear: vec![30_003], ..edit(&store, EditKind::Force, &[]) };
+    let second = Edit { look: LOOK.checked_add(1), set: vec![30_004], ..edit(&store, EditKind::Force, &[]) };
+    let [first, second] = [first, second].map(|edit| ours.submit(Operation::Edit(Box::new(edit)), NEVER));
+    let ended = store.run(&mut ours, NOW);
+    let [(one, outcome), (other, later)] = ended.as_slice() else { panic!("{ended:?}") };
+    assert_eq!([*one, *other], [first, second]);
+    let (one, other) = (done(outcome.clone()), done(later.clone()));
+    assert!(one.is_done && other.is_done && one.revision < other.revision);
 }
 
 /// The values of a plan: those to set are in use and free, those to clear are recorded and not in use.
@@ -219,9 +232,6 @@ fn a_watch_begins_again_at_the_past() {
     assert_eq!(ours.watch_from(), Some(store.revision + 1));
     let wanted = Edit { clear: vec![30_003], since, ..edit(&store, EditKind::Undo, &[]) };
     ours.submit(Operation::Edit(Box::new(wanted)), NEVER);
-    let request = send(&mut ours, NOW);
-    assert_eq!(request, Request::Read);
-    store.perform(request, NOW, &mut ours);
     let request = send(&mut ours, NOW);
     assert_eq!((request.clone(), ours.watch_from()), (Request::ReadAt { revision: since }, None));
     store.perform(request, NOW, &mut ours);

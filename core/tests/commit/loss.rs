@@ -1,10 +1,9 @@
 //! Deleted, emptied and corrupted keys, and recreated ranges.
 
-use rangekeeper::bitmap::Bitmap;
-use rangekeeper::commit::{Diff, Failure, Listed, Operation, Outcome, Repaired};
+use rangekeeper::commit::{Failure, Operation, Outcome, Repaired};
 use rangekeeper::range_allocation::{Form, RangeAllocation};
 
-use crate::store::{Ports, Store, committer, is_set, this};
+use crate::store::{Ports, Store, committer, diff, is_set, this};
 
 #[test]
 fn a_range_that_is_gone_is_not_made_anew_by_a_pass_that_had_seen_it() {
@@ -16,12 +15,8 @@ fn a_range_that_is_gone_is_not_made_anew_by_a_pass_that_had_seen_it() {
         assert!(matches!(store.one(&mut ours, this(30_003)), Outcome::Allocated { .. }));
         let pass = |store: &mut Store, ours: &mut Ports| {
             let Outcome::Read(view) = store.one(ours, Operation::Read) else { panic!("a view") };
-            let mut set = Bitmap::new(10);
-            set.insert(3);
-            set.difference_with(&view.used);
-            let clear = Bitmap::new(10);
-            let diff =
-                Diff { read: view.revision, set, clear, duplicates: Vec::new(), outside: 0, listed: Listed::Elsewhere };
+            let set = [3].iter().filter(|offset| !view.used.contains(**offset)).copied().collect::<Vec<_>>();
+            let diff = diff(view.revision, &set, &[]);
             Operation::Repair(Box::new(diff))
         };
         let seen = pass(&mut store, &mut ours);

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use rangekeeper::bitmap::Bitmap;
-use rangekeeper::commit::{Diff, Listed, Operation, Outcome, Repaired};
+use rangekeeper::commit::{Operation, Outcome, Repaired};
 
-use crate::store::{NEVER, NOW, Ports, Store, committer, is_set, send, this};
+use crate::store::{NEVER, NOW, Ports, Store, committer, diff, is_set, send, this};
 
 const GRACE: Duration = Duration::from_secs(360);
 
@@ -23,9 +22,7 @@ fn hand_out(store: &mut Store, ours: &mut Ports, port: u16, now: Duration) {
 fn clear(store: &mut Store, ours: &mut Ports, port: u16, now: Duration) -> (Vec<u16>, u32) {
     ours.submit(Operation::Read, NEVER);
     let Some((_, Outcome::Read(view))) = store.run(ours, now).pop() else { panic!("a view") };
-    let (set, mut clear) = (Bitmap::new(10), Bitmap::new(10));
-    clear.insert(u32::from(port - 30_000));
-    let diff = Diff { read: view.revision, set, clear, duplicates: Vec::new(), outside: 0, listed: Listed::Elsewhere };
+    let diff = diff(view.revision, &[], &[u32::from(port - 30_000)]);
     ours.submit(Operation::Repair(Box::new(diff)), NEVER);
     let Some((_, Outcome::Repaired(Repaired { cleared, changed, .. }))) = store.run(ours, now).pop() else {
         panic!("repaired")

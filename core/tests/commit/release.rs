@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use rangekeeper::allocator::Request as Wanted;
-use rangekeeper::bitmap::Bitmap;
-use rangekeeper::commit::{Deferral, Diff, Failure, Listed, Operation, Outcome, Repaired, Request};
+use rangekeeper::commit::{Deferral, Diff, Failure, Operation, Outcome, Repaired, Request};
 
 use crate::store::{
-    NEVER, NOW, Ports, Store, allocated, committer, is_set, outcome, release, send, service_written, this,
+    NEVER, NOW, Ports, Store, allocated, committer, diff, is_set, outcome, release, send, service_written, this,
 };
 
 #[test]
@@ -113,8 +112,7 @@ fn what_two_services_have_is_not_released() {
     let Outcome::Allocated { revision, .. } = store.one(&mut ours, this(30_003)) else { panic!("free") };
     let learn = |store: &mut Store, ours: &mut Ports, duplicates: Vec<u32>| {
         let Outcome::Read(view) = store.one(ours, Operation::Read) else { panic!("a view") };
-        let (set, clear) = (Bitmap::new(10), Bitmap::new(10));
-        let diff = Diff { read: view.revision, set, clear, duplicates, outside: 0, listed: Listed::Elsewhere };
+        let diff = Diff { duplicates, ..diff(view.revision, &[], &[]) };
         let nothing = Repaired { set: vec![], cleared: vec![], changed: 0 };
         assert_eq!(store.one(ours, Operation::Repair(Box::new(diff))), Outcome::Repaired(nothing));
     };

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use rangekeeper::allocator::{Request as Wanted, Strategy};
 use rangekeeper::audit::{Audit, BitmapRevisions, Stored};
-use rangekeeper::bitmap::Bitmap;
 use rangekeeper::cidr::CidrRange;
 use rangekeeper::commit::{
     Config, Diff, Event, Failure, Listed, Operation, Outcome, Pass, Passes, Repaired, Replace, Request, Step, View,
@@ -15,7 +14,7 @@ use rangekeeper::range_allocation::{Form, RangeAllocation};
 use rangekeeper::service::Service;
 use rangekeeper::service_cidr::ServiceCidr;
 
-use crate::store::{NEVER, NOW, Ports, Shell, Store, allocated, committer, is_set, release, send, this};
+use crate::store::{LOOK, NEVER, NOW, Ports, Shell, Store, allocated, committer, diff, is_set, release, send, this};
 
 const INTERVAL: Duration = Duration::from_secs(180);
 
@@ -26,7 +25,7 @@ fn seen(store: &mut Store, ours: &mut Ports, passes: &mut Passes, now: Duration)
     let Outcome::Read(view) = store.one(ours, Operation::Read) else { panic!("a view") };
     if pass.read(passes, ours, &view, now).expect("begun") {
         store.revision += 1;
-        pass.fenced(passes, ours, store.revision).expect("after the read");
+        pass.fenced(passes, ours, store.revision, LOOK).expect("after the read");
     }
     pass
 }
@@ -190,18 +189,44 @@ fn a_leak_stays_if_a_service_was_written_after_the_list() {
     assert!(found(&mut store, &mut ours, &mut passes, now, true).clear.is_empty());
 }
 
+/// Nothing tells that the store was restored but the look, which is not there.
+#[test]
+fn a_pass_clears_and_creates_nothing_by_a_list_of_another_history() {
+    let three = NonZeroU8::new(3).expect("not zero");
+    let (mut store, mut others, mut ours) =
+        (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
+    store.one(&mut others, Operation::Create);
+    store.one(&mut others, this(30_003));
+    let mut passes = Passes::new(three, INTERVAL);
+    let mut now = NOW;
+    for _ in 0..2 {
+        pass(&mut store, &mut ours, &mut passes, now);
+        now += INTERVAL;
+    }
+    let diff = found(&mut store, &mut ours, &mut passes, now, false);
+    assert_eq!((diff.clear.iter().collect::<Vec<_>>(), diff.look), (vec![3], Some(LOOK)));
+    store.lacks_look = true;
+    let outcome = store.one(&mut ours, Operation::Repair(Box::new(diff)));
+    assert_eq!(outcome, Outcome::Repaired(Repaired { set: vec![], cleared: vec![], changed: 1 }));
+    assert!(is_set(&store, 3));
+
+    let (mut store, mut ours) = (Store { lacks_look: true, ..Store::default() }, committer("30000-30009", 1));
+    for is_created in [false, true] {
+        let diff = found(&mut store, &mut ours, &mut passes, now, false);
+        store.one(&mut ours, Operation::Repair(Box::new(diff)));
+        assert_eq!(store.key.is_some(), is_created);
+        store.lacks_look = false;
+    }
+}
+
 #[test]
 fn a_pass_with_a_list_from_before_its_read_changes_nothing() {
     let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
     store.one(&mut ours, Operation::Create);
     assert!(matches!(store.one(&mut ours, this(30_003)), Outcome::Allocated { .. }));
     let Outcome::Read(View { revision: read, .. }) = store.one(&mut ours, Operation::Read) else { panic!("a view") };
-    let mut set = Bitmap::new(10);
-    set.insert(5);
     for (listed, stale) in [(read - 1, true), (read, false)] {
-        let clear = Bitmap::new(10);
-        let diff =
-            Diff { read, set: set.clone(), clear, duplicates: Vec::new(), outside: 0, listed: Listed::At(listed) };
+        let diff = Diff { listed: Listed::At(listed), ..diff(read, &[5], &[]) };
         let outcome = store.one(&mut ours, Operation::Repair(Box::new(diff)));
         assert_eq!(outcome == Outcome::Failed(Failure::StaleList { listed, read }), stale, "{outcome:?}");
     }
@@ -212,19 +237,8 @@ fn a_round_that_clears_no_leak_does_not_depend_on_services() {
     let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
     store.one(&mut ours, Operation::Create);
     let Outcome::Read(view) = store.one(&mut ours, Operation::Read) else { panic!("a view") };
-    let mut set = Bitmap::new(10);
-    set.insert(3);
     // The offset to be cleared is free already.
-    let mut clear = Bitmap::new(10);
-    clear.insert(4);
-    let diff = Diff {
-        read: view.revision,
-        set,
-        clear,
-        duplicates: Vec::new(),
-        outside: 0,
-        listed: Listed::Guarding(view.revision),
-    };
+    let diff = Diff { listed: Listed::Guarding(view.revision), ..diff(view.revision, &[3], &[4]) };
     store.revision += 1;
     store.services_written = store.revision;
     ours.submit(Operation::Repair(Box::new(diff)), NEVER);
@@ -310,12 +324,8 @@ fn a_repair_sets_a_value_only_if_it_is_known_to_have_been_free_since_the_read() 
         if !known {
             lose_history(&mut store, &mut ours, NOW);
         }
-        let (mut set, clear) = (Bitmap::new(10), Bitmap::new(10));
-        set.insert(3);
-        // Free all the time.
-        set.insert(5);
-        let diff =
-            Diff { read: view.revision, set, clear, duplicates: Vec::new(), outside: 0, listed: Listed::Elsewhere };
+        // The second was free all the time.
+        let diff = diff(view.revision, &[3, 5], &[]);
         let (set, changed) = if known { (vec![30_005], 1) } else { (vec![], 2) };
         let expected = Outcome::Repaired(Repaired { set, cleared: vec![], changed });
         assert_eq!(store.one(&mut ours, Operation::Repair(Box::new(diff))), expected, "history known: {known}");
@@ -404,7 +414,7 @@ impl DualWrite {
         let Outcome::Read(view) = self.store.one(&mut self.ours, Operation::Read) else { panic!("a view") };
         if pass.read(passes, &self.ours, &view, now).expect("begun") {
             self.store.revision += 1;
-            pass.fenced(passes, &self.ours, self.store.revision).expect("after the read");
+            pass.fenced(passes, &self.ours, self.store.revision, LOOK).expect("after the read");
         }
         let mut audit = Audit::of_ip_addresses(None);
         let listing = pass.audit(passes, &mut audit).expect("all is read");

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use rangekeeper::bitmap::Bitmap;
-use rangekeeper::commit::{Deferral, Diff, Failure, Listed, Operation, Outcome, Repaired, Request};
+use rangekeeper::commit::{Deferral, Failure, Operation, Outcome, Repaired, Request};
 
-use crate::store::{NEVER, NOW, Store, allocated, committer, is_set, outcome, release, send, service_written, this};
+use crate::store::{
+    NEVER, NOW, Store, allocated, committer, diff, is_set, outcome, release, send, service_written, this,
+};
 
 #[test]
 fn after_a_restore_old_anchors_tell_nothing_and_new_views_do() {
@@ -25,19 +26,7 @@ fn after_a_restore_old_anchors_tell_nothing_and_new_views_do() {
     // A repair pass of this store may set and clear at once, whatever revision the other one had.
     let Outcome::Read(view) = store.one(&mut ours, Operation::Read) else { panic!("a view") };
     assert!(view.revision <= old);
-    let bitmap = |offset| {
-        let mut bitmap = Bitmap::new(10);
-        bitmap.insert(offset);
-        bitmap
-    };
-    let diff = Diff {
-        read: view.revision,
-        set: bitmap(7),
-        clear: bitmap(9),
-        duplicates: Vec::new(),
-        outside: 0,
-        listed: Listed::Elsewhere,
-    };
+    let diff = diff(view.revision, &[7], &[9]);
     let repaired = store.one(&mut ours, Operation::Repair(Box::new(diff)));
     assert_eq!(repaired, Outcome::Repaired(Repaired { set: vec![30_007], cleared: vec![], changed: 1 }));
 }
@@ -132,11 +121,7 @@ fn a_repair_of_another_store_changes_nothing() {
         allocated(restored.one(&mut committer("30000-30009", 3), this(30_003)));
         ours.keep_history(true);
         let Outcome::Read(view) = store.one(&mut ours, Operation::Read) else { panic!("a view") };
-        let (mut set, mut clear) = (Bitmap::new(10), Bitmap::new(10));
-        set.insert(7);
-        clear.insert(3);
-        let diff =
-            Diff { read: view.revision, set, clear, duplicates: Vec::new(), outside: 0, listed: Listed::Elsewhere };
+        let diff = diff(view.revision, &[7], &[3]);
         if queued {
             ours.reconnected();
         }

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::time::Duration;
 
@@ -137,7 +138,16 @@ impl Story {
             in_use.insert(self.range.offset_of(port).expect(place));
         }
         let pick = after("pick").first().map_or(0, |count| u32::from(*count));
-        Edit { kind, set: after("set"), pick, clear: after("clear"), in_use, listed, since, store: 0, dry_run: false }
+        Edit {
+            kind,
+            set: after("set"),
+            pick,
+            clear: after("clear"),
+            in_use,
+            listed,
+            since,
+            look: Some(NonZeroU64::MIN),
+        }
     }
 
     fn handle(&mut self, words: &[&str], place: &str) {
@@ -207,10 +217,11 @@ impl Story {
             Step::Send(Request::Read) => "read".to_owned(),
             Step::Send(Request::ReadAt { revision }) => format!("read-at {revision}"),
             Step::Send(Request::Confirm { guard: state }) => format!("confirm {}", guard(state)),
-            Step::Send(Request::Swap { guard: state, value, .. }) => {
+            Step::Send(Request::Swap { guard: state, value, look, .. }) => {
                 let mut used = Bitmap::new(self.range.size());
                 used.restore(&RangeAllocation::decode(&value).expect("its own value").data).expect("of the range");
-                format!("swap {}{}", guard(state), self.ports(&used))
+                let look = look.map_or("", |_| " look");
+                format!("swap {}{look}{}", guard(state), self.ports(&used))
             }
             Step::Finished(all) => {
                 let mut texts = Vec::new();
@@ -244,7 +255,6 @@ impl Story {
                     Failure::NotInitialised => "not-initialised",
                     Failure::Refused { .. } => "refused",
                     Failure::ServicesWritten { .. } => "services-written",
-                    Failure::OtherStore => "other-store",
                     Failure::DeadlineExceeded => "deadline",
                     Failure::Cancelled => "cancelled",
                     other => panic!("{other}"),

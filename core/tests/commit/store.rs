@@ -1,15 +1,17 @@
 //! An in-memory store that behaves like etcd for one key, and helpers for the tests.
 
 use std::mem;
+use std::num::NonZeroU64;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use rangekeeper::allocator::{Request as Wanted, Strategy};
+use rangekeeper::bitmap::Bitmap;
 use rangekeeper::commit::{
-    Answer, Change, Committer, Config, Event, Finished, Guard, Header, KeyValue, Operation, Outcome, Replace, Request,
-    Step, Ticket, Witness,
+    Answer, Change, Committer, Config, Diff, Event, Finished, Guard, Header, KeyValue, Listed, Operation, Outcome,
+    Replace, Request, Step, Ticket, Witness,
 };
 use rangekeeper::ports::PortRange;
 use rangekeeper::range::Range;
@@ -114,6 +116,8 @@ pub(crate) struct Store {
     pub(crate) services_written: u64,
     /// Whether the last write deleted the witness.
     pub(crate) is_fenced: bool,
+    /// Whether it was restored to a state from before [`LOOK`].
+    pub(crate) lacks_look: bool,
     /// The store has no states before this revision any more.
     pub(crate) compacted: u64,
     /// Every change with its revision; `None` for a deletion.
@@ -159,9 +163,9 @@ impl Store {
             Request::Read => false,
             Request::ReadAt { revision } => return (self.header(), self.past(revision)),
             Request::Confirm { guard } => guard == state,
-            Request::Swap { guard, value, services_unchanged_since, witness } => {
+            Request::Swap { guard, value, services_unchanged_since, witness, look } => {
                 let unchanged = services_unchanged_since.is_none_or(|revision| self.services_written <= revision);
-                let held = guard == state && unchanged;
+                let held = guard == state && unchanged && !(look.is_some() && self.lacks_look);
                 if held {
                     self.put(value);
                     self.is_fenced = witness == Witness::Delete;
@@ -235,6 +239,16 @@ pub(crate) fn release(value: u16, as_of: u64) -> Operation<PortRange> {
     Operation::Release { value, as_of, oldest: as_of, store: 0 }
 }
 
+/// The diff of a pass over 10 values that has read them at this revision, and whose Services are elsewhere.
+pub(crate) fn diff(read: u64, set: &[u32], clear: &[u32]) -> Diff {
+    let [set, clear] = [set, clear].map(|offsets| {
+        let mut bitmap = Bitmap::new(10);
+        offsets.iter().for_each(|offset| _ = bitmap.insert(*offset));
+        bitmap
+    });
+    Diff { read, set, clear, duplicates: Vec::new(), outside: 0, listed: Listed::Elsewhere, look: None }
+}
+
 pub(crate) fn allocated(outcome: Outcome<PortRange>) -> u64 {
     let Outcome::Allocated { revision, .. } = outcome else { panic!("{outcome:?}") };
     revision
@@ -257,6 +271,9 @@ pub(crate) fn outcome(committer: &mut Ports, ticket: Ticket) -> Outcome<PortRang
     assert_eq!(finished.iter().map(|one| one.ticket).collect::<Vec<_>>(), [ticket]);
     finished.into_iter().next().expect("one").outcome
 }
+
+/// The look of edits and passes.
+pub(crate) const LOOK: NonZeroU64 = NonZeroU64::MIN;
 
 pub(crate) const NOW: Duration = Duration::from_secs(1);
 

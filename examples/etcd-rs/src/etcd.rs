@@ -153,7 +153,7 @@ impl EtcdKey {
                 return Ok(Some(Reply { header, found: Found::Read(response.kvs().first().map(stored)) }));
             }
             // There are no repairs here, so no swap depends on a list of Services. The witness is for the writes of Services.
-            Request::Swap { guard, value, witness, services_unchanged_since: _ } => {
+            Request::Swap { guard, value, witness, services_unchanged_since: _, look: _ } => {
                 let mut puts = vec![TxnOp::put(key.as_str(), value, None)];
                 match witness {
                     Witness::Keep => {}

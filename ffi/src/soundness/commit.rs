@@ -265,7 +265,7 @@ fn one_pass(tracker: &rk_leak_tracker, committer: &rk_committer) {
             results.extend([
                 rk_repair_pass_begin(pass, committer, ptr::null_mut()),
                 rk_repair_pass_read(pass, committer, 1, ptr::null(), 0, 1, &mut needs_fence, ptr::null_mut()),
-                rk_repair_pass_fenced(pass, committer, 2, ptr::null_mut()),
+                rk_repair_pass_fenced(pass, committer, 2, 1, ptr::null_mut()),
                 rk_repair_pass_audit(pass, false, ptr::null(), &mut audit, ptr::null_mut()),
             ]);
             if !audit.is_null() {

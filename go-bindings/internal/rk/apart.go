@@ -52,11 +52,11 @@ func RepairPassRead(pass *RepairPass, committer *Committer, revision uint64, dat
 }
 
 // RepairPassFenced is rk_repair_pass_fenced.
-func RepairPassFenced(pass *RepairPass, committer *Committer, fence uint64, theError *Error) Result {
+func RepairPassFenced(pass *RepairPass, committer *Committer, fence, look uint64, theError *Error) Result {
 	var of Range
 	result := ApartRange(committer, &of, theError)
 	if result == ResultOK {
-		result = ApartFenced(pass, &of, fence, theError)
+		result = ApartFenced(pass, &of, fence, look, theError)
 	}
 	return result
 }

@@ -513,8 +513,7 @@ func (s *Edit) toC(pinner *runtime.Pinner) (c C.rk_edit) {
 	}
 	c.listed = C.uint64_t(s.Listed)
 	c.since = C.uint64_t(s.Since)
-	c.store = C.uint32_t(s.Store)
-	c.dry_run = C.bool(s.DryRun)
+	c.look = C.uint64_t(s.Look)
 	return c
 }
 
@@ -1212,9 +1211,9 @@ func RepairPassRead(pass *RepairPass, committer *Committer, revision uint64, dat
 }
 
 // RepairPassFenced is rk_repair_pass_fenced.
-func RepairPassFenced(pass *RepairPass, committer *Committer, fence uint64, theError *Error) Result {
+func RepairPassFenced(pass *RepairPass, committer *Committer, fence uint64, look uint64, theError *Error) Result {
 	var c_error aligned[C.rk_error]
-	result := C.rk_repair_pass_fenced((*C.rk_repair_pass)(unsafe.Pointer(pass)), (*C.rk_committer)(unsafe.Pointer(committer)), C.uint64_t(fence), &c_error.c)
+	result := C.rk_repair_pass_fenced((*C.rk_repair_pass)(unsafe.Pointer(pass)), (*C.rk_committer)(unsafe.Pointer(committer)), C.uint64_t(fence), C.uint64_t(look), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}

@@ -174,11 +174,12 @@ func (s *KeyState) load(c *call, at uint32) {
 }
 
 func (s *StepSwap) load(c *call, at uint32) {
-	b := c.bytes(at, 40)
+	b := c.bytes(at, 48)
 	s.Guard.load(c, at+0)
 	s.ServicesUnchangedSince = endian.Uint64(b[24:])
-	s.ValueLen = uint(endian.Uint32(b[32:]))
-	s.Witness = endian.Uint32(b[36:])
+	s.Look = endian.Uint64(b[32:])
+	s.ValueLen = uint(endian.Uint32(b[40:]))
+	s.Witness = endian.Uint32(b[44:])
 }
 
 func (s *StepConfirm) load(c *call, at uint32) {
@@ -364,8 +365,7 @@ func (s *Edit) store(c *call, at uint32) {
 	endian.PutUint32(b[28:], uint32(len(s.InUse)))
 	endian.PutUint64(b[32:], uint64(s.Listed))
 	endian.PutUint64(b[40:], uint64(s.Since))
-	endian.PutUint32(b[48:], uint32(s.Store))
-	putBool(b[52:], s.DryRun)
+	endian.PutUint64(b[48:], uint64(s.Look))
 }
 
 func (s *ServiceCIDR) store(c *call, at uint32) {
@@ -3126,7 +3126,7 @@ func ApartRead(pass *RepairPass, theRange *Range, followed []uint8, revision uin
 }
 
 // ApartFenced is rk_apart_fenced.
-func ApartFenced(pass *RepairPass, theRange *Range, fence uint64, theError *Error) (result Result) {
+func ApartFenced(pass *RepairPass, theRange *Range, fence uint64, look uint64, theError *Error) (result Result) {
 	c := call{first: (*object)(pass)}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
@@ -3140,7 +3140,7 @@ func ApartFenced(pass *RepairPass, theRange *Range, fence uint64, theError *Erro
 		theRange.store(&c, atRange)
 	}
 	atError := fixed + 32
-	result = Result(c.core.Xrk_apart_fenced((*object)(pass).address(), int32(atRange), int64(fence), int32(atError)))
+	result = Result(c.core.Xrk_apart_fenced((*object)(pass).address(), int32(atRange), int64(fence), int64(look), int32(atError)))
 	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)

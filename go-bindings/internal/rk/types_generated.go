@@ -162,7 +162,6 @@ const (
 	ResultUnreadable                Result = 55
 	ResultRangeInUse                Result = 56
 	ResultServicesWritten           Result = 57
-	ResultOtherStore                Result = 58
 	ResultInvalidJSON               Result = 64
 	ResultInvalidConfig             Result = 65
 	ReasonClusterIPNotValid                = 1
@@ -281,6 +280,7 @@ type KeyState struct {
 type StepSwap struct {
 	Guard                  KeyState
 	ServicesUnchangedSince uint64
+	Look                   uint64
 	ValueLen               uint
 	Witness                uint32
 }
@@ -457,8 +457,7 @@ type Edit struct {
 	InUse  []uint8
 	Listed uint64
 	Since  uint64
-	Store  uint32
-	DryRun bool
+	Look   uint64
 }
 
 // ServiceCIDR is rk_service_cidr.

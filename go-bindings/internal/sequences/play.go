@@ -458,8 +458,8 @@ func commits(s *sequence) {
 // edit returns a change by hand, mostly one that can be made.
 func (s *sequence) edit(r rangekeeper.Range, revision int64) rangekeeper.Edit {
 	edit := rangekeeper.Edit{
-		Kind: rangekeeper.EditKind(s.IntN(5)), Pick: uint32(s.IntN(3)), DryRun: s.IntN(4) == 0,
-		Listed: revision - int64(s.IntN(3)), Since: revision - int64(s.IntN(8)), Store: uint32(s.IntN(8) / 7),
+		Kind: rangekeeper.EditKind(s.IntN(5)), Pick: uint32(s.IntN(3)), Look: uint64(s.IntN(4)),
+		Listed: revision - int64(s.IntN(3)), Since: revision - int64(s.IntN(8)),
 		InUse: make([]byte, s.IntN(int(r.Size()+7)/8+1)),
 	}
 	for i := range edit.InUse {

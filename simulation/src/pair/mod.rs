@@ -108,7 +108,7 @@ struct World {
     claims: Vec<Claim>,
     passes: Passes,
     /// A pass that reads, with the ranges that are not read yet.
-    pass: Option<(Pass, u8)>,
+    pass: Option<(Pass, u8, Vec<Kind>)>,
     horizon: u64,
     /// How many of a hundred requests go wrong.
     trouble: u64,

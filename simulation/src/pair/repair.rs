@@ -1,5 +1,7 @@
 //! Repair passes over both ranges.
 
+use std::num::NonZeroU64;
+
 use rangekeeper::audit::Audit;
 use rangekeeper::commit::{Listed, Operation, View};
 use rangekeeper::range::Range;
@@ -16,7 +18,7 @@ impl World {
         let mut pass = self.passes.start();
         pass.begin(&self.passes, self.ips.committer(SERVER)).expect("not begun yet");
         pass.begin(&self.passes, self.ports.committer(SERVER)).expect("not begun yet");
-        self.pass = Some((pass, 2));
+        self.pass = Some((pass, 2, Vec::new()));
         self.ips.submit(SERVER, Operation::Read, Purpose::Look);
         self.ports.submit(SERVER, Operation::Read, Purpose::Look);
         self.drive(Kind::Ips, SERVER);
@@ -25,15 +27,11 @@ impl World {
 
     pub(super) fn seen(&mut self, kind: Kind, view: &View) {
         let now = duration(self.now);
-        let Some((pass, left)) = &mut self.pass else { return };
+        let Some((pass, left, fences)) = &mut self.pass else { return };
         let read = on!(self, kind, side => pass.read(&mut self.passes, side.committer(SERVER), view, now));
         // Else it is the read of a pass that was given up.
         let Ok(needs_fence) = read else { return };
-        if needs_fence {
-            self.revision += 1;
-            let fence = self.revision;
-            on!(self, kind, side => pass.fenced(&self.passes, side.committer(SERVER), fence)).expect("after the read");
-        }
+        fences.extend(needs_fence.then_some(kind));
         *left -= 1;
         if *left == 0 {
             let delay = self.latency();
@@ -42,7 +40,16 @@ impl World {
     }
 
     pub(super) fn list(&mut self) {
-        let Some((pass, 0)) = self.pass.take() else { return };
+        let Some((mut pass, 0, fences)) = self.pass.take() else { return };
+        for kind in fences {
+            self.revision += 1;
+            let fence = self.revision;
+            let look = NonZeroU64::new(fence).expect("a revision is not 0");
+            on!(self, kind, side => pass.fenced(&self.passes, side.committer(SERVER), fence, look))
+                .expect("all is read");
+            self.ips.store.add_look(look);
+            self.ports.store.add_look(look);
+        }
         let mut audit = Audit::new();
         let listing = pass.audit(&self.passes, &mut audit).expect("both ranges were read");
         for service in self.services.iter().filter(|service| service.is_live) {

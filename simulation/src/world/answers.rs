@@ -56,9 +56,11 @@ impl World {
             }
             (_, Outcome::Created { .. }) => was(&[Content::Range]),
             (Submitted::Edit(job), Outcome::Failed(Failure::Allocate(_))) => {
-                ever(&|mask| (all & !(mask | job.in_use | job.set)).count_ones() < job.pick)
+                ever(&|mask| (all & !(mask | job.in_use.unwrap_or(0) | job.set)).count_ones() < job.pick)
             }
-            (_, Outcome::Failed(Failure::ServicesWritten { listed })) => self.store.services.written > *listed,
+            (Submitted::Edit(job), Outcome::Failed(Failure::ServicesWritten { listed })) => {
+                self.store.services.written > *listed || self.store.common_with(job.look_epoch()) < *listed
+            }
             _ => true,
         };
         if !truth {
@@ -89,7 +91,7 @@ impl World {
             }
             let from = first.map_or(0, |first| first + 1);
             let done = (from..log.len()).find(|at| {
-                let cleared = before(*at) & !log[*at].mask;
+                let cleared = before(*at) & !log[*at].mask & !log[*at].by_hand;
                 log[*at].writer == Writer::Server(server) && !log[*at].is_misled && cleared >> offset & 1 == 1
             });
             if let Some(at) = done

@@ -57,6 +57,20 @@ impl World {
         }
     }
 
+    /// Checks that no Service that a pass has listed, and that is there still, loses a value to it: also if its server could not notice
+    /// that the store was restored.
+    pub(super) fn check_cleaned(&mut self, sent: &Sent) {
+        let Some(before) = self.store.log.len().checked_sub(2).map(|at| self.store.log[at].mask) else { return };
+        let (leaks, looked) = sent.leaks;
+        let kept = self.store.services.live().map(|one| one.values_at(looked) & one.state().values);
+        let kept = before & !self.store.mask() & leaks & kept.fold(0, |all, one| all | one);
+        if kept != 0 {
+            let message =
+                format!("server {} clears {kept:b}, which a Service has had since its look at r{looked}", sent.server);
+            self.fail(Invariant::I20, message);
+        }
+    }
+
     /// Checks the last change of the key; `sent` is the request that made it, if it was one of our servers'.
     pub(super) fn wrote(&mut self, writer: Writer, sent: Option<&Sent>) {
         let at = self.store.log.len() - 1;

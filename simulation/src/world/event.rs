@@ -3,7 +3,7 @@
 use rangekeeper::commit::{Request, Ticket};
 
 use crate::server::{Job, Release};
-use crate::store::{Mask, Reply};
+use crate::store::{Look, Mask, Reply};
 
 /// How the write of a Service ends for the server that tries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +45,8 @@ pub(super) struct Sent {
     pub(super) known_since: u64,
     /// And has seen nothing older, with a gap in between.
     pub(super) is_whole: bool,
+    /// What a repair pass may clear that has listed Services in the store, and the revision of its look.
+    pub(super) leaks: (Mask, u64),
     /// What edits may clear, and which of it without regard to its history.
     pub(super) by_hand: Mask,
     pub(super) without_history: Mask,
@@ -103,11 +105,11 @@ pub(super) enum Event {
         epoch: u32,
         is_answered: bool,
     },
-    /// It is answered, with this revision.
+    /// It is answered, with this look.
     Fenced {
         server: usize,
         incarnation: u32,
-        revision: u64,
+        look: Look,
     },
     List {
         server: usize,

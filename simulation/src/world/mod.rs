@@ -179,6 +179,8 @@ pub(crate) struct World {
     connected_since: u32,
     /// Whether the store is restored in the middle of a pass that has leaks to clean.
     is_restored_in_pass: bool,
+    /// Whether it is restored once such a pass has listed Services, from a backup that has a Service that was deleted before the list.
+    is_restored_after_list: bool,
     /// Whether the key is created and deleted while the repair of a pass that saw it missing has no answer.
     is_made_in_pass: bool,
     /// The server whose next request is lost, and how long it waits for the answer.
@@ -328,8 +330,8 @@ impl World {
             Event::Fence { server, incarnation, epoch, is_answered } => {
                 self.write_fence(server, incarnation, epoch, is_answered);
             }
-            Event::Fenced { server, incarnation, revision } if self.is_alive(server, incarnation) => {
-                self.fenced(server, revision);
+            Event::Fenced { server, incarnation, look } if self.is_alive(server, incarnation) => {
+                self.fenced(server, look);
             }
             Event::List { server, incarnation } if self.is_alive(server, incarnation) => self.list(server),
             Event::Operate(server) if self.servers[server].up => self.operate(server),

@@ -128,6 +128,10 @@ impl World {
             is_idle: one.open.iter().all(|open| !open.what.sets()),
             repairs: one.open.iter().any(|open| matches!(open.what, Submitted::Repair)),
             creates: one.open.iter().any(|open| matches!(open.what, Submitted::Create)),
+            leaks: match one.pass {
+                Pass::Repairing { clears, look: Some(look), .. } if !one.lists_elsewhere => (clears, look.revision),
+                _ => (0, 0),
+            },
             by_hand: by_hand(&one.open, |_| true),
             without_history: by_hand(&one.open, |job| !job.needs_history()),
             reported: one.reported,
@@ -163,6 +167,7 @@ impl World {
             if is_swap && reply.held {
                 note!(self, "compare-and-swap {id} of server {server} is written: {:b}", self.store.mask());
                 let is_bound = self.is_bound(&sent);
+                self.check_cleaned(&sent);
                 if let Some(version) = self.store.log.last_mut() {
                     // A server that starts again begins its tickets again.
                     version.sole = sent.sole.filter(|_| self.servers[server].incarnation == incarnation);

@@ -35,10 +35,9 @@ impl World {
             clear,
             pick,
             dry_run: false,
-            in_use: 0,
-            listed: 0,
+            look: None,
+            in_use: None,
             epoch: 0,
-            store: 0,
             since: 0,
             since_epoch,
         };
@@ -73,12 +72,14 @@ impl World {
         bits(of).filter(|_| self.random.percent(percent)).fold(0, |all, bit| all | 1 << bit)
     }
 
-    /// Services are listed, and the edit is submitted a while later.
+    /// A look is put, Services are listed, and the edit is submitted a while later.
     pub(super) fn list_for(&mut self, server: usize, mut job: Job) {
-        (job.in_use, job.listed, job.epoch) = (self.store.services.values(), self.store.revision(), self.store.epoch);
-        job.store = self.servers[server].committer.known().store;
+        (job.look, job.in_use) = (Some(self.store.put_look()), None);
         if job.kind == EditKind::Plan && job.dry_run {
-            job.since = job.listed;
+            job.since = job.listed();
+        }
+        if self.random.percent(50) {
+            self.list_services(&mut job);
         }
         // There are many Services.
         let delay = if self.random.percent(20) { self.random.below(self.interval / 2) } else { self.latency() };
@@ -86,9 +87,19 @@ impl World {
         self.after(delay, Event::Edit { server, incarnation, job: Box::new(job) });
     }
 
+    /// Services are listed at the revision of the look, if the store has that.
+    fn list_services(&self, job: &mut Job) {
+        job.epoch = self.store.epoch;
+        job.in_use = (job.listed() <= self.store.revision()).then(|| self.store.services.values_at(job.listed()));
+    }
+
     /// An operator submits an edit.
-    pub(super) fn edit(&mut self, server: usize, job: Job) {
+    pub(super) fn edit(&mut self, server: usize, mut job: Job) {
         let submitted = self.local(server);
+        if job.in_use.is_none() {
+            self.list_services(&mut job);
+        }
+        let Some(used) = job.in_use else { return };
         if job.needs_history() {
             let (as_of, epoch) = (job.since, job.since_epoch);
             let right = |offset| Right { offset, as_of, oldest: as_of, epoch, submitted };
@@ -96,7 +107,7 @@ impl World {
         }
         let values = |world: &Self, mask| bits(mask).map(|bit| world.value(bit)).collect::<Vec<_>>();
         let mut in_use = Bitmap::new(u32::from(self.range.high() - self.range.low()) + 1);
-        for offset in bits(job.in_use).map(|bit| self.store.layout.offset(bit)).chain(self.store.layout.others()) {
+        for offset in bits(used).map(|bit| self.store.layout.offset(bit)).chain(self.store.layout.others()) {
             in_use.insert(offset);
         }
         let edit = Edit {
@@ -105,10 +116,9 @@ impl World {
             pick: job.pick,
             clear: values(self, job.clear),
             in_use,
-            listed: job.listed,
+            listed: job.listed(),
             since: job.since,
-            store: job.store,
-            dry_run: job.dry_run,
+            look: job.look.filter(|_| !job.dry_run).map(|look| look.number),
         };
         let deadline = self.deadline(server);
         self.submit(server, Operation::Edit(Box::new(edit)), Submitted::Edit(Box::new(job)), deadline);
@@ -178,7 +188,7 @@ impl World {
         if job.dry_run || !edited.is_done || set | picked | cleared == 0 {
             return;
         }
-        if job.epoch != self.store.epoch {
+        if self.store.common_with(job.epoch) < job.listed() {
             return fail(self, "Services were listed in another store");
         }
         let Some(at) = self.servers[server].written else { return fail(self, "nothing was written") };
@@ -196,10 +206,10 @@ impl World {
         if used & (picked | cleared) != 0 {
             return fail(self, "a Service uses what it picks or frees");
         }
-        if job.kind == EditKind::Change && self.store.services.values_at(job.listed) & set != 0 {
+        if job.kind == EditKind::Change && self.store.services.values_at(job.listed()) & set != 0 {
             return fail(self, "a Service used what it sets");
         }
-        if job.kind == EditKind::Plan && set & !self.store.services.values_at(job.listed) != 0 {
+        if job.kind == EditKind::Plan && set & !self.store.services.values_at(job.listed()) != 0 {
             return fail(self, "no Service used what it sets");
         }
         let is_own = job.since_epoch == self.store.epoch;

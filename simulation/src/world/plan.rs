@@ -98,6 +98,10 @@ impl World {
 
     /// The store is restored from a backup, often more than once, and often more goes wrong.
     fn plan_restores(&mut self, at: u64, is_large: bool) {
+        if self.random.percent(5) {
+            self.is_restored_after_list = true;
+            return;
+        }
         if self.random.percent(20) {
             self.is_restored_in_pass = true;
             if !is_large && self.random.percent(40) {

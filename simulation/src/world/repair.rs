@@ -11,7 +11,7 @@ use crate::cache;
 use crate::faults::{ShellFault, with_more};
 use crate::server::{Pass, Read, Right, Submitted};
 use crate::services::ports;
-use crate::store::Store;
+use crate::store::{Look, Store};
 
 use super::event::Event;
 use super::{LOW, MS, World, duration};
@@ -46,6 +46,9 @@ impl World {
                 self.after(delay, Event::Other);
             }
         }
+        if self.is_restored_after_list && self.servers[server].has_due(self.now) {
+            self.write_late(server);
+        }
         let one = &mut self.servers[server];
         let mut pass = one.passes.start();
         pass.begin(&one.passes, &mut one.committer).expect("the only range");
@@ -73,7 +76,7 @@ impl World {
         let needs_fence = needs_fence && !crate::faults::is_on(81);
         let list_at = crate::faults::is_on(82).then(|| self.store.revision());
         let (incarnation, is_early) = (one.incarnation, listed.is_some());
-        let read = Read { view, listed, time: self.now, list_at, pass };
+        let read = Read { view, listed, time: self.now, look: None, list_at, pass };
         if is_due {
             self.restore_in_pass(server);
         }
@@ -108,11 +111,11 @@ impl World {
     pub(super) fn write_fence(&mut self, server: usize, incarnation: u32, epoch: u32, is_answered: bool) {
         let is_written = epoch >= self.connected_since;
         if is_written {
-            let revision = self.store.write_fence();
-            note!(self, "server {server} has written the fence at r{revision}");
+            let look = self.store.write_fence();
+            note!(self, "server {server} has written the fence at r{}", look.revision);
             if is_answered {
                 let delay = self.latency();
-                return self.after(delay, Event::Fenced { server, incarnation, revision });
+                return self.after(delay, Event::Fenced { server, incarnation, look });
             }
         }
         if self.is_alive(server, incarnation) && matches!(self.servers[server].pass, Pass::Fencing(_)) {
@@ -122,10 +125,11 @@ impl World {
     }
 
     /// A server learns the revision of the fence.
-    pub(super) fn fenced(&mut self, server: usize, revision: u64) {
+    pub(super) fn fenced(&mut self, server: usize, look: Look) {
         let one = &mut self.servers[server];
         let Pass::Fencing(mut read) = std::mem::replace(&mut one.pass, Pass::None) else { return };
-        if read.pass.fenced(&one.passes, &one.committer, revision).is_err() {
+        read.look = Some(look);
+        if read.pass.fenced(&one.passes, &one.committer, look.revision, look.number).is_err() {
             note!(self, "the fence of server {server} is not later than its read");
             return;
         }
@@ -134,15 +138,20 @@ impl World {
     }
 
     pub(super) fn list(&mut self, server: usize) {
-        let Pass::Listing(Read { view, listed, time, list_at, pass }) =
+        let Pass::Listing(Read { view, listed, time, look, list_at, pass }) =
             std::mem::replace(&mut self.servers[server].pass, Pass::None)
         else {
             return;
         };
         let read = view.revision;
-        let truth = self.store.services.values();
+        let at = list_at.or(look.map(|look| look.revision)).unwrap_or(self.store.revision());
+        if at > self.store.revision() {
+            note!(self, "server {server} cannot list Services at r{at}");
+            return;
+        }
+        let (truth, revision) = (self.store.services.values_at(at), at);
         let lag = if ShellFault::StaleList.is_on() { self.random.below(6) } else { 0 };
-        let at = list_at.unwrap_or(self.store.revision().saturating_sub(lag));
+        let at = at.saturating_sub(lag);
         let one = &self.servers[server];
         let cache = one.cache.as_ref().filter(|_| one.lists_elsewhere);
         let list =
@@ -150,7 +159,6 @@ impl World {
         let (services, duplicates) =
             list.iter().fold((0, 0), |(all, twice), one| (all | one.values, twice | (all & one.values)));
         let services = listed.unwrap_or(services);
-        let revision = list_at.unwrap_or(self.store.revision());
         let guard = match () {
             () if one.lists_elsewhere && !ShellFault::CachedListPassedAsAt.is_on() => Listed::Elsewhere,
             () if self.guarded => Listed::Guarding(revision),
@@ -178,7 +186,18 @@ impl World {
             let report = audit.finish(Leaks::CleanAtOnce);
             let range = report.bitmap(0).expect("a bitmap");
             let duplicates = range.duplicates().to_vec();
-            (Diff { read, set: range.set(), clear: range.clear(), duplicates, outside: 0, listed: guard }, report)
+            (
+                Diff {
+                    read,
+                    set: range.set(),
+                    clear: range.clear(),
+                    duplicates,
+                    outside: 0,
+                    listed: guard,
+                    look: None,
+                },
+                report,
+            )
         } else {
             let (found, report) = listing.finish(&mut one.passes, audit).expect("its own audit");
             let more = if one.repeats { 1 << 33 } else { 0 };
@@ -190,6 +209,10 @@ impl World {
         one.duplicates = duplicates;
         let (sets, clears) = (self.store.layout.mask_of(&diff.set), self.store.layout.mask_of(&diff.clear));
         note!(self, "server {server} has passed: sets {sets:b}, clears {clears:b}, duplicates {duplicates:b}");
+        if self.is_restored_after_list && self.backup.is_some() && clears != 0 {
+            self.is_restored_after_list = false;
+            self.after(0, Event::Restore);
+        }
         if self.is_made_in_pass && !self.calm && !view.initialised && self.store.key().is_none() {
             self.make_in_pass(server);
         } else if self.guarded && !self.conditional && clears != 0 && !self.calm && self.random.percent(30) {
@@ -199,7 +222,7 @@ impl World {
         let deadline = self.deadline(server);
         let ticket = self.submit(server, Operation::Repair(Box::new(diff)), Submitted::Repair, deadline);
         self.servers[server].pass =
-            Pass::Repairing { ticket, report: Box::new(report), clears, listed: services, read, epoch };
+            Pass::Repairing { ticket, report: Box::new(report), clears, look, listed: services, read, epoch };
         self.drive(server);
     }
 }

@@ -135,6 +135,7 @@ impl World {
             is_connection_kept: false,
             connected_since: 0,
             is_restored_in_pass: false,
+            is_restored_after_list: false,
             is_made_in_pass: false,
             loses_next: None,
             journals: Vec::new(),

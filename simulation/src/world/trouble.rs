@@ -6,7 +6,8 @@ use crate::cache::Cache;
 use crate::server::Notice;
 use crate::store::{Version, Writer};
 
-use super::event::Event;
+use super::clients::{Request, What};
+use super::event::{Event, Fate};
 use super::{Content, LOW, MS, SPOILT, State, World};
 
 impl World {
@@ -114,6 +115,26 @@ impl World {
         for _ in 0..4 {
             let delay = self.random.below(30 * MS);
             self.after(delay, Event::Other);
+        }
+    }
+
+    /// The creator of a value that the next pass of this server may clean writes its Service after all. A backup is taken, and
+    /// the server that then deletes the Service does not get to release the value.
+    pub(super) fn write_late(&mut self, server: usize) {
+        let due = self.servers[server].due(self.now);
+        let has_due = |request: &Request| {
+            let mut offsets = request.claims.iter().map(|claim| self.claims[*claim].offset);
+            let is_late = request.is_slow && !request.is_over && matches!(request.what, What::Create { .. });
+            is_late && offsets.any(|offset| due >> offset & 1 == 1)
+        };
+        let Some(late) = self.requests.iter().position(has_due) else { return };
+        self.requests[late].is_over = true;
+        self.arrive(late, self.store.epoch, Fate::Unknown { is_written: true });
+        self.backup = Some(Box::new(self.store.clone()));
+        let Request { uid, claims, .. } = self.requests[late].clone();
+        if let Some((_, revision)) = self.store.delete_service(uid) {
+            note!(self, "Service {uid} is deleted at r{revision}, and its values are not released");
+            claims.into_iter().for_each(|claim| self.claims[claim].state = State::Ended);
         }
     }
 

@@ -13,7 +13,7 @@ fn plan(
     operations: impl IntoIterator<Item = Operation<PortRange>>,
 ) -> Batch<PortRange> {
     let (changes, protection) = (unchanged_since(state(1)), protection());
-    let context = Context { changes: &changes, protection: &protection, replace: Replace::Always, answered: 0 };
+    let context = Context { changes: &changes, protection: &protection, replace: Replace::Always };
     let operations = operations.into_iter().zip(0..).map(|(one, ticket)| pending(ticket, one)).collect();
     Batch::plan(base, operations, context, memory, &mut Xoshiro256PlusPlus::seed_from_u64(1))
 }
@@ -39,8 +39,8 @@ fn a_batch_is_written_only_if_it_changes_something() {
     let batch = plan(&base, &mut memory, [take(5), release(6, 10), Operation::Read]);
     assert_eq!(batch.request(&mut memory), Request::Confirm { guard: state(3) });
     let batch = plan(&base, &mut memory, [take(5), take(6)]);
-    let (value, services_unchanged_since) = (stored([5, 6]), None);
-    let swap = Request::Swap { guard: state(3), value, witness: Witness::Put, services_unchanged_since };
+    let (value, guard) = (stored([5, 6]), state(3));
+    let swap = Request::Swap { guard, value, witness: Witness::Put, services_unchanged_since: None, look: None };
     assert_eq!(batch.request(&mut memory), swap);
 }
 
@@ -84,13 +84,13 @@ fn a_write_of_a_service_drops_the_clears_that_its_list_guards_and_no_others() {
     let guarded = repair(10, &[7], &[1, 2], Listed::Guarding(40));
     let other = repair(10, &[], &[3], Listed::At(40));
     let mut batch = plan(&base, &mut Memory::new(), [guarded, other]);
-    assert!(batch.lost_to_services(state(3)));
-    assert!(!batch.lost_to_services(state(4)), "the key has changed");
+    assert!(batch.lost_list(state(3)));
+    assert!(!batch.lost_list(state(4)), "the key has changed");
     batch.drop_clears();
     let left = batch.entries.iter().map(|Entry { pending, .. }| match &pending.operation {
         Operation::Repair(diff) => (pending.dropped, diff.set.count(), diff.clear.count()),
         operation => panic!("{operation:?}"),
     });
-    assert_eq!(left.collect::<Vec<_>>(), [(2, 1, 0), (0, 0, 1)]);
-    assert!(!plan(&base, &mut Memory::new(), [release(1, 10)]).lost_to_services(state(3)), "no list is its guard");
+    assert_eq!(left.collect::<Vec<_>>(), [(Some(2), 1, 0), (None, 0, 1)]);
+    assert!(!plan(&base, &mut Memory::new(), [release(1, 10)]).lost_list(state(3)), "no list is its guard");
 }

@@ -36,15 +36,17 @@ fn a_range_is_begun_once_and_read_once_after_that() {
 fn a_fence_comes_after_the_read() {
     let (mut passes, mut committer, any) = (passes(), committer(range()), range().into());
     let mut pass = passes.start();
-    assert_eq!(pass.fenced(&passes, &committer, 31), Err(PassError::NotBegun(any)));
+    assert_eq!(pass.fenced(&passes, &committer, 31, LOOK), Err(PassError::NotBegun(any)));
     pass.begin(&passes, &mut committer).expect("its first range");
-    assert_eq!(pass.fenced(&passes, &committer, 31), Err(PassError::NotRead(any)));
+    assert_eq!(pass.fenced(&passes, &committer, 31, LOOK), Err(PassError::NotRead(any)));
     pass.read(&mut passes, &committer, &view(), GRACE).expect("it is begun");
     let early = PassError::EarlyFence { range: any, fence: 29, read: 30 };
-    assert_eq!(pass.fenced(&passes, &committer, 29), Err(early));
-    assert_eq!(pass.fenced(&passes, &committer, 31), Ok(()));
+    assert_eq!(pass.fenced(&passes, &committer, 29, LOOK), Err(early));
+    assert_eq!(pass.fenced(&passes, &committer, 31, LOOK), Ok(()));
+    let early = PassError::EarlyFence { range: any, fence: 30, read: 31 };
+    assert_eq!(pass.fenced(&passes, &committer, 30, LOOK), Err(early));
     passes.start();
-    assert_eq!(pass.fenced(&passes, &committer, 31), Err(PassError::GivenUp));
+    assert_eq!(pass.fenced(&passes, &committer, 31, LOOK), Err(PassError::GivenUp));
 }
 
 /// A single pass, so that every leak is due at once, with a fence at this revision and a grace of zero.
@@ -56,18 +58,24 @@ fn cleared(fence: Option<u64>, listed: Listed) -> Vec<u32> {
     pass.begin(&passes, &mut committer).expect("its first range");
     assert_eq!(pass.read(&mut passes, &committer, &view(), GRACE), Ok(true), "every leak is due");
     if let Some(fence) = fence {
-        pass.fenced(&passes, &committer, fence).expect("after the read");
+        pass.fenced(&passes, &committer, fence, LOOK).expect("after the read");
     }
     let mut audit = Audit::new();
     let (found, _) = pass.audit(&passes, &mut audit).expect("read").finish(&mut passes, audit).expect("its own audit");
-    found.diff(&mut passes, &mut committer, listed).expect("its own range").clear.iter().collect()
+    let diff = found.diff(&mut passes, &mut committer, listed).expect("its own range");
+    assert_eq!(diff.look, fence.map(|_| LOOK));
+    diff.clear.iter().collect()
 }
 
 #[test]
-fn a_leak_is_cleaned_only_if_services_were_listed_after_the_fence() {
+fn a_leak_is_cleaned_only_if_services_were_listed_at_the_fence() {
     for list in [Listed::At, Listed::Guarding] {
         assert!(cleared(None, list(40)).is_empty(), "no fence");
         assert!(cleared(Some(41), list(40)).is_empty(), "a list from before the fence");
+        assert!(
+            cleared(Some(39), list(40)).is_empty(),
+            "another history may have the look of the fence, and not the list"
+        );
         assert_eq!(cleared(Some(40), list(40)), [1]);
     }
     assert_eq!(cleared(None, Listed::Elsewhere), [1], "revisions that cannot be compared");

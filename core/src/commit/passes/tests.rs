@@ -47,7 +47,10 @@ impl Server {
     fn clear(&mut self, due: Bitmap, listed: Listed) -> Vec<u32> {
         let changes = Changes { range: range().into(), set: bitmap([7]), clear: due, duplicates: vec![8], outside: 0 };
         let handed_out = self.committer.handed_out(changes.due());
-        let (diff, follow) = self.passes.diff(&changes, &handed_out, listed.revision(), listed);
+        let (diff, follow) = {
+            let look = listed.revision().map(|listed| (LOOK, listed));
+            self.passes.diff(&changes, &handed_out, listed.revision(), look, listed)
+        };
         self.committer.follow(&follow);
         assert_eq!((diff.set, diff.duplicates, diff.listed), (bitmap([7]), vec![8], listed));
         diff.clear.iter().collect()

@@ -20,11 +20,8 @@ fn evaluate(
     operations: impl IntoIterator<Item = Operation<PortRange>>,
 ) -> (Vec<Outcome<PortRange>>, Planning<PortRange>) {
     let Content::Readable(readable) = &base.content else { panic!("{base:?}") };
-    let mut plan = Plan::new(
-        readable,
-        Context { changes, protection, replace: Replace::Always, answered: 0 },
-        readable.used.clone(),
-    );
+    let mut plan =
+        Plan::new(readable, Context { changes, protection, replace: Replace::Always }, readable.used.clone());
     let operations: Vec<_> = operations.into_iter().zip(0..).map(|(one, ticket)| pending(ticket, one)).collect();
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
     let outcomes = plan.evaluate(&operations, &mut rng).into_iter().map(|planned| match planned {
@@ -165,8 +162,7 @@ fn edit(set: &[u32], pick: u32, clear: &[u32]) -> Operation<PortRange> {
         in_use: bitmap([]),
         listed: 0,
         since: 0,
-        store: 0,
-        dry_run: false,
+        look: Some(LOOK),
     }))
 }
 
@@ -185,7 +181,8 @@ fn what_an_edit_frees_is_free_after_the_batch() {
     let released = Outcome::Released { freed: false };
     assert_eq!(outcomes, [edited, allocated(&[3]), Outcome::Failed(taken), released]);
     assert_eq!(used(&planning), [1, 2, 3, 5].into());
-    assert_eq!((planning.services_unchanged_since, planning.cleared_by_hand), (Some(0), true));
+    let depends = (planning.services_unchanged_since, planning.look, planning.cleared_by_hand);
+    assert_eq!(depends, (Some(0), Some(LOOK), true));
 }
 
 #[test]
@@ -193,7 +190,7 @@ fn an_edit_that_changes_nothing_depends_on_nothing() {
     let (base, changes) = (base(state(3), &stored([0])), unchanged_since(state(1)));
     for operation in [edit(&[], 0, &[7]), edit(&[0], 0, &[]), edit(&[5, 0], 0, &[])] {
         let (_, planning) = evaluate(&base, &changes, &protection(), [operation]);
-        assert!(planning.next.is_err() && planning.services_unchanged_since.is_none() && !planning.cleared_by_hand);
+        assert!(planning.next.is_err() && planning.services_unchanged_since.is_none() && planning.look.is_none());
     }
 }
 

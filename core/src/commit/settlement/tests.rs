@@ -33,8 +33,7 @@ fn parts() -> Parts {
 impl Parts {
     fn batch(&self, operations: Vec<Pending<PortRange>>) -> Batch<PortRange> {
         let changes = unchanged_since(state(1));
-        let context =
-            Context { changes: &changes, protection: &self.protection, replace: Replace::Always, answered: 0 };
+        let context = Context { changes: &changes, protection: &self.protection, replace: Replace::Always };
         let base = self.history.base().expect("the key is known");
         Batch::plan(base, operations, context, &mut Memory::new(), &mut Xoshiro256PlusPlus::seed_from_u64(1))
     }
@@ -116,7 +115,7 @@ fn a_conflict_drops_clears_only_if_it_was_over_services() {
         assert_eq!(conflict(batch, key, &mut parts.queue), is_over_key);
         let waiting = parts.waiting();
         let Operation::Repair(diff) = &waiting[0].operation else { panic!("{waiting:?}") };
-        assert_eq!((diff.clear.count(), waiting[0].dropped), (cleared, 1 - cleared));
+        assert_eq!((diff.clear.count(), waiting[0].dropped), (cleared, (cleared == 0).then_some(1)));
         assert_eq!(waiting[0].unknown_on, None, "the guard did not hold");
     }
 }

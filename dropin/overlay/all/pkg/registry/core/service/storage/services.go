@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -92,7 +93,9 @@ func (r *REST) follow(status *genericregistry.Store, getter generic.RESTOptionsG
 	for _, addresses := range r.alloc.serviceIPAllocatorsByFamily {
 		allocators = append(allocators, addresses)
 	}
-	list := func(ctx context.Context) ([]*corev1.Service, int64, error) { return s.list(ctx, r.defaultOnRead) }
+	list := func(ctx context.Context, at int64) ([]*corev1.Service, int64, error) {
+		return s.list(ctx, at, r.defaultOnRead)
+	}
 	for _, one := range allocators {
 		if one, ok := one.(interface {
 			SetServices(repaircontroller.ListServices)
@@ -173,13 +176,16 @@ func (s *services) cached(ctx context.Context, key string) runtime.Object {
 // pageSize is that of the API server's own lists.
 const pageSize = 500
 
-// list lists the Services of all namespaces in etcd, with defaults like those that clients get.
-func (s *services) list(ctx context.Context, setDefaults func(runtime.Object)) (all []*corev1.Service, revision int64, err error) {
-	predicate := storage.Everything
-	predicate.Limit = pageSize
+// list lists the Services of all namespaces in etcd, at a revision if that is not 0, with defaults like those that clients get.
+func (s *services) list(ctx context.Context, at int64, setDefaults func(runtime.Object)) (all []*corev1.Service, revision int64, err error) {
+	options := storage.ListOptions{Predicate: storage.Everything, Recursive: true}
+	options.Predicate.Limit = pageSize
+	if at != 0 {
+		options.ResourceVersion, options.ResourceVersionMatch = strconv.FormatInt(at, 10), metav1.ResourceVersionMatchExact
+	}
 	for {
 		var page api.ServiceList
-		if err := s.raw.GetList(ctx, s.prefix, storage.ListOptions{Predicate: predicate, Recursive: true}, &page); err != nil {
+		if err := s.raw.GetList(ctx, s.prefix, options, &page); err != nil {
 			return nil, 0, err
 		}
 		for i := range page.Items {
@@ -195,6 +201,7 @@ func (s *services) list(ctx context.Context, setDefaults func(runtime.Object)) (
 			revision, err = strconv.ParseInt(page.ResourceVersion, 10, 64)
 			return all, revision, err
 		}
-		predicate.Continue = page.Continue
+		options.Predicate.Continue = page.Continue
+		options.ResourceVersion, options.ResourceVersionMatch = "", "" // they are in it
 	}
 }

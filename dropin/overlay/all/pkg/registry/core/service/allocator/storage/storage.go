@@ -183,11 +183,11 @@ func (e *Etcd) DryRun() (allocator.Interface, error) { return e.now() }
 func (e *Etcd) SetServices(list repaircontroller.ListServices) { e.services = list }
 
 // ListServices lists Services for a repair pass.
-func (e *Etcd) ListServices(ctx context.Context) ([]*corev1.Service, int64, error) {
+func (e *Etcd) ListServices(ctx context.Context, at int64) ([]*corev1.Service, int64, error) {
 	if e.services == nil {
 		return nil, 0, errors.New("the storage of Services is not open yet")
 	}
-	return e.services(ctx)
+	return e.services(ctx, at)
 }
 
 // RepairRange returns the range for repair passes. It is in the etcd of Services: the API server uses their configuration for it,
