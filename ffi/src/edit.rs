@@ -13,7 +13,7 @@ use crate::guard::guard_error;
 use crate::range::ValueRange;
 use crate::result::rk_result;
 use crate::scope::{Out, Scope, borrow, slice};
-use crate::value::{Value, rk_value};
+use crate::value::{rk_value, values_of};
 
 /// A value to record has to be free, and no Service may use it. A value to free may not be used by a Service. All is written or
 /// nothing; what is free already stays so.
@@ -98,25 +98,14 @@ fn kind_of(number: u32) -> Result<EditKind, Failure> {
 }
 
 /// # Safety
-/// `values` is NULL or valid for reads of `n` values during the scope.
-unsafe fn values_of(scope: &Scope, what: &str, values: *const rk_value, n: usize) -> Result<Vec<Value>, Failure> {
-    // SAFETY: as promised to this function.
-    let values = unsafe { slice(scope, values, n).named(what)? };
-    let value = |(index, value): (usize, &rk_value)| {
-        Value::try_from(value).map_err(|error| error.of(format_args!("value {index} of {what}")))
-    };
-    values.iter().enumerate().map(value).collect()
-}
-
-/// # Safety
 /// The pointers of the edit are NULL or valid for reads during the scope.
 unsafe fn edit_of(scope: &Scope, range: ValueRange, edit: &rk_edit) -> Result<Edit<ValueRange>, Failure> {
     let rk_edit { kind, pick, listed, since, look, .. } = *edit;
     // SAFETY: as promised to this function.
     let (set, clear, data) = unsafe {
         (
-            values_of(scope, "edit.set", edit.set, edit.set_len)?,
-            values_of(scope, "edit.clear", edit.clear, edit.clear_len)?,
+            values_of("edit.set", slice(scope, edit.set, edit.set_len).named("edit.set")?)?,
+            values_of("edit.clear", slice(scope, edit.clear, edit.clear_len).named("edit.clear")?)?,
             slice(scope, edit.in_use, edit.in_use_len).named("edit.in_use")?,
         )
     };

@@ -16,7 +16,7 @@ use crate::handle::Handle;
 use crate::result::rk_result;
 use crate::scope::{Array, Buffer, Out, borrow, reclaim, slice};
 use crate::services::{Services, rk_service_names, rk_services, service_names};
-use crate::value::{Value, rk_value};
+use crate::value::{Value, rk_value, values_of};
 
 /// Values that the repair allocates.
 pub const RK_VALUES_SET: u32 = 1301;
@@ -189,12 +189,11 @@ impl Found {
 }
 
 fn any_values(parameter: &str, values: &[rk_value]) -> Result<Vec<AnyValue>, Failure> {
-    let any = |(index, value): (usize, &rk_value)| {
-        let value = Value::try_from(value).map_err(|error| error.of(format_args!("value {index} of {parameter}")))?;
+    let any = |(index, value): (usize, Value)| {
         let none = || format!("value {index} of {parameter} is none, which no range has");
         value.any().ok_or_else(|| Failure::new(rk_result::NotInRange, none()))
     };
-    values.iter().enumerate().map(any).collect()
+    values_of(parameter, values)?.into_iter().enumerate().map(any).collect()
 }
 
 fn rk_leak_of(leak: &Leak) -> rk_leak {

@@ -114,6 +114,14 @@ impl TryFrom<&rk_value> for Value {
     }
 }
 
+/// The values of this parameter. The error names the first one that does not follow its kind.
+pub(crate) fn values_of(parameter: &str, values: &[rk_value]) -> Result<Vec<Value>, Failure> {
+    let value = |(index, value): (usize, &rk_value)| {
+        Value::try_from(value).map_err(|error| error.of(format_args!("value {index} of {parameter}")))
+    };
+    values.iter().enumerate().map(value).collect()
+}
+
 impl From<AnyValue> for Value {
     #[inline(always)]
     fn from(value: AnyValue) -> Self {

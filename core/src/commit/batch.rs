@@ -1,7 +1,5 @@
 //! What one compare-and-swap does: the operations that go into it, and what becomes of each once it is written.
 
-use std::num::NonZeroU64;
-
 use rand_core::Rng;
 
 use crate::allocator::Allocator;
@@ -11,7 +9,7 @@ use super::base::{Base, Content, Readable};
 use super::faults::Fault;
 use super::operation::{Failure, Listed, Operation, Outcome};
 use super::pending::Pending;
-use super::plan::{Context, Plan, Planned, Planning};
+use super::plan::{Context, Effect, Plan, Planned};
 use super::request::{Guard, Request, Witness};
 
 /// Operations evaluated on one state of the key.
@@ -22,14 +20,7 @@ pub(super) struct Batch<R: Range> {
     pub(super) entries: Vec<Entry<R>>,
     /// What is in use afterwards; `None` if it stays as it is, or cannot be read.
     pub(super) next: Option<Readable<R>>,
-    pub(super) set: Vec<u32>,
-    pub(super) cleared: Vec<u32>,
-    /// The batch is right only if no Service has been written after this revision.
-    pub(super) services_unchanged_since: Option<u64>,
-    /// The batch is right only if this look is there.
-    pub(super) look: Option<NonZeroU64>,
-    /// Whether an edit clears some of `cleared`.
-    pub(super) cleared_by_hand: bool,
+    pub(super) effect: Effect,
 }
 
 #[derive(Clone, Debug)]
@@ -53,23 +44,14 @@ impl<R: Range> Batch<R> {
             Content::Unreadable { message, .. } => {
                 let failed = || Planned::End(Outcome::Failed(Failure::Unreadable { message: message.clone() }));
                 let entries = operations.into_iter().map(|pending| Entry { pending, planned: failed() }).collect();
-                return Self {
-                    state: base.state,
-                    entries,
-                    next: None,
-                    set: Vec::new(),
-                    cleared: Vec::new(),
-                    services_unchanged_since: None,
-                    look: None,
-                    cleared_by_hand: false,
-                };
+                return Self { state: base.state, entries, next: None, effect: Effect::default() };
             }
         };
         let mut plan = Plan::new(readable, context, memory.copy(&readable.used));
         let planned = plan.evaluate(&operations, rng);
         let entries = operations.into_iter().zip(planned);
         let entries = entries.filter_map(|(pending, planned)| Some(Entry { pending, planned: planned? })).collect();
-        let Planning { next, set, cleared, services_unchanged_since, look, cleared_by_hand } = plan.finish();
+        let (next, effect) = plan.finish();
         let next = match next {
             Ok(next) => Some(next),
             Err(unchanged) => {
@@ -77,7 +59,7 @@ impl<R: Range> Batch<R> {
                 None
             }
         };
-        Self { state: base.state, entries, next, set, cleared, services_unchanged_since, look, cleared_by_hand }
+        Self { state: base.state, entries, next, effect }
     }
 
     /// The value that the batch writes, if it changes anything.
@@ -90,20 +72,20 @@ impl<R: Range> Batch<R> {
 
     /// The request that writes the batch, or confirms the state that it was evaluated on.
     pub(super) fn request(&self, memory: &mut Memory<R>) -> Request {
-        let services_unchanged_since = self.services_unchanged_since.filter(|_| !Fault::ServicesNotGuarded.is_on());
-        match self.value(memory) {
-            Some(value) => {
-                let look = self.look;
-                Request::Swap { guard: self.state, value, witness: self.witness(), services_unchanged_since, look }
-            }
-            None => Request::Confirm { guard: self.state },
-        }
+        self.value(memory).map_or(Request::Confirm { guard: self.state }, |value| self.swap(value))
+    }
+
+    /// The compare-and-swap that puts this value.
+    pub(super) fn swap(&self, value: Vec<u8>) -> Request {
+        let Effect { services_unchanged_since, look, .. } = self.effect;
+        let services_unchanged_since = services_unchanged_since.filter(|_| !Fault::ServicesNotGuarded.is_on());
+        Request::Swap { guard: self.state, value, witness: self.witness(), services_unchanged_since, look }
     }
 
     /// What its compare-and-swap does with the witness. What the same batch allocates cannot be proven then, and its Services
     /// are not written.
-    pub(super) fn witness(&self) -> Witness {
-        match (self.state == Guard::default() || self.cleared_by_hand, self.set.is_empty()) {
+    fn witness(&self) -> Witness {
+        match (self.state == Guard::default() || self.effect.by_hand, self.effect.set.is_empty()) {
             (true, _) => Witness::Delete,
             (false, true) => Witness::Keep,
             (false, false) => Witness::Put,
@@ -113,7 +95,7 @@ impl<R: Range> Batch<R> {
     /// Whether the list of Services no longer counts, as a Service has been written or the look is gone: the conditions did not
     /// hold, though the key is in the state that was expected.
     pub(super) fn lost_list(&self, key: Guard) -> bool {
-        let depends = self.services_unchanged_since.is_some() || self.look.is_some();
+        let depends = self.effect.services_unchanged_since.is_some() || self.effect.look.is_some();
         depends && self.state == key && !Fault::ClearsKept.is_on()
     }
 

@@ -128,7 +128,7 @@ impl Changes {
     /// under way when the store became another one comes before all others.
     pub(super) fn accepts_pass(&mut self, view: u64) -> bool {
         let foreign = mem::take(&mut self.foreign_views).contains(&view);
-        (!foreign || Fault::ForeignViewAccepted.is_on()) && (view >= self.foreign || self.views.contains(&view))
+        (!foreign || Fault::ForeignViewAccepted.is_on()) && (self.is_own(view) || self.views.contains(&view))
     }
 
     /// The state of the key up to which all is known.

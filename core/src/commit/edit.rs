@@ -152,9 +152,9 @@ impl<R: Range> Plan<'_, R> {
             }
             let is_change = |(_, fate): &(R::Value, Fate)| matches!(fate, Fate::Set | Fate::Cleared);
             if values.iter().chain(&clears).any(is_change) {
-                self.look = Some(look).filter(|_| !Fault::LookOfEditIgnored.is_on());
+                self.effect.look = Some(look).filter(|_| !Fault::LookOfEditIgnored.is_on());
                 if !Fault::EditNotGuarded.is_on() {
-                    self.depend_on_services(edit.listed);
+                    self.effect.depend_on_services(edit.listed);
                 }
             }
         }
@@ -177,7 +177,7 @@ impl<R: Range> Plan<'_, R> {
         self.forget_spare();
         match picked {
             Ok(picked) => {
-                self.set.extend(set.iter().chain(&picked));
+                self.effect.set.extend(set.iter().chain(&picked));
                 Ok(picked.into_iter().filter_map(|offset| range.value_at(offset)).collect())
             }
             Err(count) => {
@@ -246,7 +246,7 @@ impl<R: Range> Plan<'_, R> {
         }
         for (value, _) in edited.values.iter().filter(|(_, fate)| *fate == Fate::Cleared) {
             if let Some(offset) = self.next.range().offset_of(*value) {
-                self.cleared_by_hand = !Fault::EditNotFenced.is_on();
+                self.effect.by_hand = !Fault::EditNotFenced.is_on();
                 self.free(offset);
             }
         }

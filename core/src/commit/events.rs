@@ -53,7 +53,9 @@ impl<R: Range, G: Rng> Committer<R, G> {
                 settlement::put_back(batch, flight.is_swap, &mut self.queue);
             }
             (None, Answer::Past(key)) => {
-                self.queue.has_asked(flight.past.unwrap_or(0));
+                if let Some(revision) = flight.past {
+                    self.queue.has_asked(revision);
+                }
                 if let Some(key) = key.filter(|_| is_same_store) {
                     self.history.adopt_past(key);
                 }
@@ -136,9 +138,9 @@ impl<R: Range, G: Rng> Committer<R, G> {
         self.protection.advance(now);
         // A watch may have reported it before, or even what came after.
         let is_known = self.history.changes().head().mod_revision >= revision;
-        self.protection.cleared(&batch.cleared, is_known);
+        self.protection.cleared(&batch.effect.cleared, is_known);
         if let Some(next) = batch.next.take() {
-            let changes = batch.set.iter().chain(&batch.cleared).copied();
+            let changes = batch.effect.set.iter().chain(&batch.effect.cleared).copied();
             self.memory.keep(self.history.committed(revision, batch.state, next, changes));
             self.settle();
             settlement::restore_lost(&self.history, &mut self.protection, &mut self.queue);

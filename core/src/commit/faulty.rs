@@ -18,7 +18,7 @@ use super::operation::{Failure, Operation, Outcome, Repaired};
 use super::pending::Pending;
 use super::plan::{Plan, Planned};
 use super::queue::Queue;
-use super::request::{Request, Step};
+use super::request::Step;
 
 impl<R: Range, G: Rng> Committer<R, G> {
     /// Faults 3 to 5: ends operations by what is known, without asking the store. `None` if nothing is left to be sent.
@@ -108,15 +108,14 @@ impl<R: Range, G: Rng> Committer<R, G> {
         let next = batch.next.as_mut().filter(|_| base.state != batch.state && initialised)?;
         if Fault::RepeatedWithOldRights.is_on() {
             *next = readable.clone();
-            batch.set.iter().for_each(|offset| _ = next.used.bitmap_mut().insert(*offset));
-            batch.cleared.iter().for_each(|offset| _ = next.used.bitmap_mut().remove(*offset));
+            batch.effect.set.iter().for_each(|offset| _ = next.used.bitmap_mut().insert(*offset));
+            batch.effect.cleared.iter().for_each(|offset| _ = next.used.bitmap_mut().remove(*offset));
         }
         reclaim(&mut batch, &mut self.queue);
         batch.state = base.state;
         let value = batch.value(&mut Memory::new()).filter(|_| !batch.entries.is_empty())?;
-        let (guard, services_unchanged_since, look) = (batch.state, batch.services_unchanged_since, batch.look);
-        let witness = batch.witness();
-        Some(self.send(now, Some(batch), Request::Swap { guard, value, witness, services_unchanged_since, look }))
+        let request = batch.swap(value);
+        Some(self.send(now, Some(batch), request))
     }
 }
 
@@ -146,7 +145,7 @@ impl<R: Range> Plan<'_, R> {
     ) {
         for (pending, planned) in operations.iter().zip(planned).filter(|_| Fault::AllocateWhatTheSwapClears.is_on()) {
             if let Some(Planned::End(Outcome::Failed(Failure::Allocate(_)))) = planned {
-                *planned = self.allocate(pending, rng);
+                *planned = self.take(pending, rng);
             }
         }
     }
@@ -160,7 +159,7 @@ impl<R: Range> Plan<'_, R> {
     ) -> Option<Planned<R>> {
         let applies = Fault::BatchHalfApplied.is_on() && pending.is_retry && !taken.is_empty();
         applies.then(|| {
-            self.set.extend(taken);
+            self.effect.set.extend(taken);
             Planned::Take(named(self.next.range(), requests).collect())
         })
     }
@@ -168,7 +167,7 @@ impl<R: Range> Plan<'_, R> {
     /// Fault 27: clears all values of an allocation that fails.
     pub(super) fn clear_named(&mut self, requests: &[Wanted<R::Value>]) {
         let named = named(self.next.range(), requests).filter(|_| Fault::RollbackClearsOthers.is_on());
-        self.cleared.extend(named.filter(|offset| self.next.bitmap_mut().remove(*offset)));
+        self.effect.cleared.extend(named.filter(|offset| self.next.bitmap_mut().remove(*offset)));
     }
 }
 

@@ -62,6 +62,7 @@ mod tests {
     use super::super::batch::Entry;
     use super::super::limits::Limits;
     use super::super::operation::Operation;
+    use super::super::plan::Effect;
     use super::super::plan::Planned;
     use super::super::testing::*;
     use super::*;
@@ -69,17 +70,7 @@ mod tests {
 
     fn flight(is_swap: bool, operations: Vec<Pending<PortRange>>) -> Flight<PortRange> {
         let entries = operations.into_iter().map(|pending| Entry { pending, planned: Planned::View }).collect();
-        let (set, cleared) = (Vec::new(), Vec::new());
-        let batch = Batch {
-            state: state(3),
-            entries,
-            next: None,
-            set,
-            cleared,
-            services_unchanged_since: None,
-            look: None,
-            cleared_by_hand: false,
-        };
+        let batch = Batch { state: state(3), entries, next: None, effect: Effect::default() };
         Flight { sent: Duration::ZERO, asked: 0, reached: 0, batch: Some(batch), is_swap, past: None }
     }
 

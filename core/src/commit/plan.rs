@@ -39,16 +39,24 @@ pub(super) struct Context<'a> {
     pub(super) replace: Replace,
 }
 
-/// What a batch changes.
-pub(super) struct Planning<R: Range> {
-    /// What is stored afterwards; the unused copy of what is in use if nothing changes.
-    pub(super) next: Result<Readable<R>, Allocator<R>>,
+/// What a batch changes, and on what it depends besides the key.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Effect {
     pub(super) set: Vec<u32>,
     pub(super) cleared: Vec<u32>,
-    pub(super) services_unchanged_since: Option<u64>,
-    pub(super) look: Option<NonZeroU64>,
     /// Whether an edit clears some of `cleared`.
-    pub(super) cleared_by_hand: bool,
+    pub(super) by_hand: bool,
+    /// It is right only if no Service has been written after this revision.
+    pub(super) services_unchanged_since: Option<u64>,
+    /// It is right only if this look is there.
+    pub(super) look: Option<NonZeroU64>,
+}
+
+impl Effect {
+    /// It is right only if no Service has been written after this revision.
+    pub(super) fn depend_on_services(&mut self, listed: u64) {
+        self.services_unchanged_since = self.services_unchanged_since.into_iter().chain([listed]).min();
+    }
 }
 
 /// A batch that is being evaluated.
@@ -62,13 +70,7 @@ pub(super) struct Plan<'a, R: Range> {
     level: usize,
     /// As `next`, with what the quarantine spares at this level in use, too. Made when it is needed first.
     spare: Option<Allocator<R>>,
-    pub(super) set: Vec<u32>,
-    pub(super) cleared: Vec<u32>,
-    services_unchanged_since: Option<u64>,
-    /// The look that has to be there.
-    pub(super) look: Option<NonZeroU64>,
-    /// Whether an edit clears some of `cleared`.
-    pub(super) cleared_by_hand: bool,
+    pub(super) effect: Effect,
     /// Whether the object has to be written even if no offset changes.
     initialises: bool,
 }
@@ -83,11 +85,7 @@ impl<'a, R: Range> Plan<'a, R> {
             band: 0..0,
             level: 0,
             spare: None,
-            set: Vec::new(),
-            cleared: Vec::new(),
-            services_unchanged_since: None,
-            look: None,
-            cleared_by_hand: false,
+            effect: Effect::default(),
             initialises: false,
         }
     }
@@ -97,7 +95,7 @@ impl<'a, R: Range> Plan<'a, R> {
         let repaired: Vec<Repaired<R>> = operations.iter().map(|pending| self.set(pending)).collect();
         let mut planned = self.clear_first(operations, &repaired);
         for (pending, planned) in operations.iter().zip(&mut planned).filter(|(_, planned)| planned.is_none()) {
-            *planned = self.allocate(pending, rng);
+            *planned = self.take(pending, rng);
         }
         for ((pending, repaired), planned) in operations.iter().zip(repaired).zip(&mut planned) {
             match planned {
@@ -110,17 +108,16 @@ impl<'a, R: Range> Plan<'a, R> {
         planned
     }
 
-    /// What the operations change.
-    pub(super) fn finish(self) -> Planning<R> {
-        let changes = self.initialises || !self.set.is_empty() || !self.cleared.is_empty();
+    /// What is stored afterwards, the unused copy of what is in use if nothing changes; and the effect of the operations.
+    pub(super) fn finish(self) -> (Result<Readable<R>, Allocator<R>>, Effect) {
+        let changes = self.initialises || !self.effect.set.is_empty() || !self.effect.cleared.is_empty();
         let next = if changes {
             let object = self.readable.object.clone();
             Ok(Readable { object, used: self.next, range_state: RangeState::Initialised })
         } else {
             Err(self.next)
         };
-        let Self { set, cleared, services_unchanged_since, look, cleared_by_hand, .. } = self;
-        Planning { next, set, cleared, services_unchanged_since, look, cleared_by_hand }
+        (next, self.effect)
     }
 
     /// Sets what a repair sets.
@@ -150,7 +147,7 @@ impl<'a, R: Range> Plan<'a, R> {
                 }
             };
             if right && self.next.bitmap_mut().insert(offset) {
-                self.set.push(offset);
+                self.effect.set.push(offset);
                 repaired.set.extend(self.next.range().value_at(offset));
             } else {
                 repaired.changed += 1;
@@ -159,27 +156,30 @@ impl<'a, R: Range> Plan<'a, R> {
         repaired
     }
 
-    /// Serves an allocation, or an edit but for its clears; `None` for other operations.
-    pub(super) fn allocate(&mut self, pending: &Pending<R>, rng: &mut impl Rng) -> Option<Planned<R>> {
-        let requests = match &pending.operation {
-            Operation::Allocate(requests) => requests,
-            Operation::Edit(edit) => return Some(self.edit(pending, edit, rng)),
-            _ => return None,
-        };
+    /// Takes what an allocation or an edit takes; `None` for other operations.
+    pub(super) fn take(&mut self, pending: &Pending<R>, rng: &mut impl Rng) -> Option<Planned<R>> {
+        match &pending.operation {
+            Operation::Allocate(requests) => Some(self.allocate(pending, requests, rng)),
+            Operation::Edit(edit) => Some(self.edit(pending, edit, rng)),
+            _ => None,
+        }
+    }
+
+    fn allocate(&mut self, pending: &Pending<R>, requests: &[Request<R::Value>], rng: &mut impl Rng) -> Planned<R> {
         if let Some(failure) = self.refusal() {
-            return Some(Planned::End(Outcome::Failed(failure)));
+            return Planned::End(Outcome::Failed(failure));
         }
         let mut taken = vec![None; requests.len()];
         let served = self.serve(requests, &mut taken, rng);
         let taken: Vec<u32> = taken.into_iter().flatten().collect();
-        Some(match served {
+        match served {
             Ok(()) => {
-                self.set.extend(&taken);
+                self.effect.set.extend(&taken);
                 Planned::Take(taken)
             }
             Err(error) => {
                 if let Some(half) = self.apply_half(pending, requests, &taken) {
-                    return Some(half);
+                    return half;
                 }
                 self.clear_named(requests);
                 if !taken.is_empty() {
@@ -190,7 +190,7 @@ impl<'a, R: Range> Plan<'a, R> {
                 }
                 Planned::End(Outcome::Failed(error.into()))
             }
-        })
+        }
     }
 
     /// Takes named values first, so that no pick stands in the way of a later name.
@@ -313,21 +313,16 @@ impl<'a, R: Range> Plan<'a, R> {
                 }
                 if !repaired.cleared.is_empty() {
                     self.depend_on_look(diff);
-                    diff.listed.guard().into_iter().for_each(|listed| self.depend_on_services(listed));
+                    diff.listed.guard().into_iter().for_each(|listed| self.effect.depend_on_services(listed));
                 }
                 Outcome::Repaired(repaired)
             }
         })
     }
 
-    /// The batch is right only if no Service has been written after this revision.
-    pub(super) fn depend_on_services(&mut self, listed: u64) {
-        self.services_unchanged_since = self.services_unchanged_since.into_iter().chain([listed]).min();
-    }
-
     /// The batch is right only if the look of this repair is there.
     fn depend_on_look(&mut self, diff: &Diff) {
-        self.look = diff.look.filter(|_| !Fault::LookOfPassIgnored.is_on());
+        self.effect.look = diff.look.filter(|_| !Fault::LookOfPassIgnored.is_on());
     }
 
     /// What was in use before the batch.
@@ -370,7 +365,7 @@ impl<'a, R: Range> Plan<'a, R> {
     pub(super) fn free(&mut self, offset: u32) -> bool {
         let freed = self.readable.used.bitmap().contains(offset) && self.next.bitmap_mut().remove(offset);
         if freed {
-            self.cleared.push(offset);
+            self.effect.cleared.push(offset);
         }
         freed
     }

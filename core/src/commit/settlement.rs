@@ -109,16 +109,14 @@ pub(super) fn conflict<R: Range>(mut batch: Batch<R>, key: Guard, queue: &mut Qu
     !lost_list
 }
 
-/// Ends the edits of a batch for which it was certainly too late: their callers list Services again.
+/// Ends the edits of a batch whose list of Services no longer counts: their callers list again. A dry run depends on nothing.
 fn end_edits<R: Range>(batch: &mut Batch<R>, queue: &mut Queue<R>) {
-    let guard = batch.services_unchanged_since;
-    batch.entries.retain(|Entry { pending, .. }| {
-        let Operation::Edit(edit) = &pending.operation else { return true };
-        if guard.is_some_and(|guard| guard < edit.listed) {
-            return true;
+    batch.entries.retain(|Entry { pending, .. }| match &pending.operation {
+        Operation::Edit(edit) if edit.look.is_some() => {
+            queue.end(pending.owner, pending.given_up(false, Failure::ServicesWritten { listed: edit.listed }));
+            false
         }
-        queue.end(pending.owner, pending.given_up(false, Failure::ServicesWritten { listed: edit.listed }));
-        false
+        _ => true,
     });
 }
 

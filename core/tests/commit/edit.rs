@@ -114,8 +114,13 @@ fn an_edit_depends_on_the_list_of_services() {
         store.services_written = service_written(&mut store);
         let writes = store.writes;
         let failed = Outcome::Failed(Failure::ServicesWritten { listed });
-        assert_eq!(store.one(&mut ours, Operation::Edit(Box::new(wanted.clone()))), failed);
-        assert_eq!(store.writes, writes);
+        let dry = Edit { look: None, ..wanted.clone() };
+        let [dry, late] = [dry, wanted.clone()].map(|edit| ours.submit(Operation::Edit(Box::new(edit)), NEVER));
+        let mut ended = store.run(&mut ours, NOW);
+        ended.sort_by_key(|(ticket, _)| *ticket);
+        let [(one, outcome), other] = ended.as_slice() else { panic!("{ended:?}") };
+        assert!(*one == dry && done(outcome.clone()).is_done, "a dry run depends on nothing");
+        assert_eq!((other, store.writes), (&(late, failed), writes));
         let again = Edit { listed: store.revision, ..wanted };
         assert!(run(&mut store, &mut ours, again).is_done);
     }

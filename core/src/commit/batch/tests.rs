@@ -29,7 +29,7 @@ fn a_value_that_a_batch_clears_is_not_allocated_by_it() {
     let source = AllocateError::AlreadyAllocated { value: port(5) };
     assert!(ends(&batch, 0, &Outcome::Released { freed: true }), "{batch:?}");
     assert!(ends(&batch, 1, &Outcome::Failed(BatchError::Allocate { index: 0, source }.into())), "{batch:?}");
-    assert_eq!((batch.set, batch.cleared), (vec![], vec![5]));
+    assert_eq!((batch.effect.set, batch.effect.cleared), (vec![], vec![5]));
 }
 
 #[test]

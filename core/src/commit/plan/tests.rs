@@ -12,13 +12,19 @@ use super::super::testing::*;
 use super::*;
 use crate::ports::PortRange;
 
+/// What is stored after a batch, and its effect.
+struct Planning {
+    next: Result<Readable<PortRange>, Allocator<PortRange>>,
+    effect: Effect,
+}
+
 /// What a batch of these operations ends with and changes. `base` is in its third version.
 fn evaluate(
     base: &Base<PortRange>,
     changes: &Changes,
     protection: &Protection,
     operations: impl IntoIterator<Item = Operation<PortRange>>,
-) -> (Vec<Outcome<PortRange>>, Planning<PortRange>) {
+) -> (Vec<Outcome<PortRange>>, Planning) {
     let Content::Readable(readable) = &base.content else { panic!("{base:?}") };
     let mut plan =
         Plan::new(readable, Context { changes, protection, replace: Replace::Always }, readable.used.clone());
@@ -33,7 +39,9 @@ fn evaluate(
         Some(Planned::Edit(edited)) => Outcome::Edited(edited),
         Some(Planned::View) | None => panic!("no read was planned"),
     });
-    (outcomes.collect(), plan.finish())
+    let outcomes = outcomes.collect();
+    let (next, effect) = plan.finish();
+    (outcomes, Planning { next, effect })
 }
 
 fn allocated(offsets: &[u32]) -> Outcome<PortRange> {
@@ -41,7 +49,7 @@ fn allocated(offsets: &[u32]) -> Outcome<PortRange> {
     Outcome::Allocated { values, revision: 0, store: 0, use_until: GRACE }
 }
 
-fn used(planning: &Planning<PortRange>) -> BTreeSet<u32> {
+fn used(planning: &Planning) -> BTreeSet<u32> {
     planning
         .next
         .as_ref()
@@ -66,7 +74,7 @@ fn an_allocation_that_fails_takes_nothing() {
     let source = AllocateError::AlreadyAllocated { value: port(7) };
     let failure = Failure::Allocate(BatchError::Allocate { index: 2, source });
     assert_eq!(outcomes, [Outcome::Failed(failure), allocated(&[5]), allocated(&[0])]);
-    assert_eq!((used(&planning), planning.set), ([0, 5, 7].into(), vec![5, 0]));
+    assert_eq!((used(&planning), planning.effect.set), ([0, 5, 7].into(), vec![5, 0]));
 }
 
 #[test]
@@ -76,7 +84,7 @@ fn an_allocation_that_finds_too_few_values_returns_its_picks() {
     let (outcomes, planning) = evaluate(&base, &changes, &protection(), operations);
     let failure = Failure::Allocate(BatchError::Full { index: 1, source: Full { range: range() } });
     assert_eq!(outcomes, [Outcome::Failed(failure), allocated(&[0])]);
-    assert_eq!(planning.set, [0]);
+    assert_eq!(planning.effect.set, [0]);
 }
 
 #[test]
@@ -107,7 +115,7 @@ fn a_release_frees_only_what_is_known_to_be_the_owners() {
         let freed = expected == Outcome::Released { freed: true };
         let (outcomes, planning) = evaluate(&base, &changes, &protection, [release(offset, as_of)]);
         assert_eq!(outcomes, [expected], "{offset} as of {as_of}");
-        assert_eq!(planning.cleared, if freed { vec![offset] } else { Vec::new() }, "{offset} as of {as_of}");
+        assert_eq!(planning.effect.cleared, if freed { vec![offset] } else { Vec::new() }, "{offset} as of {as_of}");
     }
 }
 
@@ -134,7 +142,8 @@ fn a_repair_leaves_what_changed_after_its_read_or_was_handed_out() {
 fn the_oldest_list_of_services_guards_the_clears_of_a_batch() {
     let (base, changes) = (base(state(3), &stored([1, 2])), unchanged_since(state(1)));
     let clear = |offset, listed| repair(10, &[], &[offset], listed);
-    let guard = |operations: Vec<_>| evaluate(&base, &changes, &protection(), operations).1.services_unchanged_since;
+    let guard =
+        |operations: Vec<_>| evaluate(&base, &changes, &protection(), operations).1.effect.services_unchanged_since;
     assert_eq!(guard(vec![clear(1, Listed::Guarding(41)), clear(2, Listed::Guarding(40))]), Some(40));
     assert_eq!(guard(vec![clear(1, Listed::Guarding(41)), clear(9, Listed::Guarding(40))]), Some(41), "9 is clear");
     assert_eq!(guard(vec![clear(1, Listed::At(41))]), None);
@@ -181,7 +190,7 @@ fn what_an_edit_frees_is_free_after_the_batch() {
     let released = Outcome::Released { freed: false };
     assert_eq!(outcomes, [edited, allocated(&[3]), Outcome::Failed(taken), released]);
     assert_eq!(used(&planning), [1, 2, 3, 5].into());
-    let depends = (planning.services_unchanged_since, planning.look, planning.cleared_by_hand);
+    let depends = (planning.effect.services_unchanged_since, planning.effect.look, planning.effect.by_hand);
     assert_eq!(depends, (Some(0), Some(LOOK), true));
 }
 
@@ -190,7 +199,11 @@ fn an_edit_that_changes_nothing_depends_on_nothing() {
     let (base, changes) = (base(state(3), &stored([0])), unchanged_since(state(1)));
     for operation in [edit(&[], 0, &[7]), edit(&[0], 0, &[]), edit(&[5, 0], 0, &[])] {
         let (_, planning) = evaluate(&base, &changes, &protection(), [operation]);
-        assert!(planning.next.is_err() && planning.services_unchanged_since.is_none() && planning.look.is_none());
+        assert!(
+            planning.next.is_err()
+                && planning.effect.services_unchanged_since.is_none()
+                && planning.effect.look.is_none()
+        );
     }
 }
 
