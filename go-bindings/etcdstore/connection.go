@@ -10,8 +10,10 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 )
 
 // errReconnected ends a watch: any error but etcd's own does.
@@ -86,10 +88,36 @@ type notedKV struct {
 
 func (n *notedKV) Txn(ctx context.Context, request *etcdserverpb.TxnRequest, options ...grpc.CallOption) (*etcdserverpb.TxnResponse, error) {
 	var from peer.Peer
-	response, err := n.KVClient.Txn(ctx, request, append(slices.Clip(options), grpc.Peer(&from))...)
+	options = append(slices.Clip(options), grpc.Peer(&from))
+	if ctx.Value(sameConnectionKey{}) != nil {
+		options = append(options, grpc.PerRPCCredentials(n.connections))
+	}
+	response, err := n.KVClient.Txn(ctx, request, options...)
 	n.connections.use(&from)
 	return response, err
 }
+
+// sameConnectionKey is the key of a context whose transaction is not sent over a new connection.
+type sameConnectionKey struct{}
+
+// overSameConnection returns a context for a transaction that depends on what the committer knows. It compares revisions, and those of an
+// etcd that was restored can be the same. The committer reads first once it knows of a new connection; but a transaction that it has
+// decided on can wait for a connection, or its process be stopped.
+func overSameConnection(ctx context.Context) context.Context {
+	return context.WithValue(ctx, sameConnectionKey{}, true)
+}
+
+// GetRequestMetadata refuses a call over a new connection: gRPC asks for the credentials of a call once it has chosen its connection, and
+// sends nothing after an error.
+func (c *connections) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
+	if over, ok := peer.FromContext(ctx); ok && c.use(over) {
+		return nil, status.Error(codes.Unauthenticated, errReconnected.Error())
+	}
+	return nil, nil
+}
+
+// RequireTransportSecurity says no: nothing secret is sent.
+func (c *connections) RequireTransportSecurity() bool { return false }
 
 type notedWatch struct {
 	etcdserverpb.WatchClient

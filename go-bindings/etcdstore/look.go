@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
@@ -16,6 +17,10 @@ import (
 
 // lookTime is how long the key of a Look stays in etcd if nobody ends the Look.
 const lookTime = 5 * time.Minute
+
+// ErrRestored: what a pass or an edit depends on is not in etcd any more, which may have been restored meanwhile. Nothing was written;
+// it can be made again.
+var ErrRestored = errors.New("etcd may have been restored meanwhile; nothing was written, try again")
 
 // Look is the beginning of a look at Services, by which ranges are changed: a key in etcd with a random name, which no other etcd has,
 // nor an older state of this one. Services are listed at its revision. [rangekeeper.Committer.PassFenced] says why.
@@ -39,7 +44,7 @@ func (s *Store) Look(ctx context.Context) (*Look, error) {
 // with a value that was allocated before, unless its writer does not use [Conditions]. The fences of a pass come one after another:
 // before is the look of the fence before, nil for the first. The last look is that of the pass, and ends all.
 //
-// Errors: [rangekeeper.ErrRefused] if etcd refuses the write, and ErrUnknown if it does not answer. The pass is over then.
+// Errors: ErrRestored, [rangekeeper.ErrRefused] if etcd refuses the write, and ErrUnknown if it does not answer. The pass is over then.
 func (s *Store) Fence(ctx context.Context, pass *rangekeeper.Pass, before *Look) (*Look, error) {
 	if s.isZero() {
 		return nil, rangekeeper.ErrClosed
@@ -79,7 +84,7 @@ func (s *Store) look(ctx context.Context, before *Look, others ...clientv3.Op) (
 		return nil, fmt.Errorf("write %s: %w", look.key, unwritten(err))
 	}
 	if !written.Succeeded {
-		return nil, fmt.Errorf("write %s: %s is not there any more: etcd may have been restored", look.key, before.key)
+		return nil, fmt.Errorf("write %s: %s is not there any more: %w", look.key, before.key, ErrRestored)
 	}
 	look.revision = written.Header.Revision
 	return look, nil
@@ -109,6 +114,8 @@ func (l *Look) End(ctx context.Context) {
 // unwritten is the error of a write that has failed.
 func unwritten(err error) error {
 	switch {
+	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		return fmt.Errorf("%w: %w", ErrRestored, err)
 	case isRefusal(err):
 		return fmt.Errorf("%w: %w", rangekeeper.ErrRefused, err)
 	case errors.Is(err, context.Canceled): // nobody waits for it

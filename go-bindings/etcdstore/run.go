@@ -214,6 +214,9 @@ func (d *driver) end() {
 func (d *driver) perform(ctx context.Context, step rangekeeper.Step) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	if step.Kind == rangekeeper.StepSwap || step.Kind == rangekeeper.StepConfirm {
+		ctx = overSameConnection(ctx)
+	}
 	txn, err := d.transaction(ctx, step)
 	if err != nil {
 		return

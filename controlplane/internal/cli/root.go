@@ -141,7 +141,7 @@ func (p *Program) exitCode(err error) int {
 		return exitUnreachable
 	case is(audit.ErrNone), isForbidden(err):
 		return exitNone
-	case slices.ContainsFunc([]error{rangekeeper.ErrFull, rangekeeper.ErrAlreadyAllocated, errInUse, errBusy, errChanged, etcdstore.ErrDeferred}, is), slices.ContainsFunc(p.Failed, is):
+	case slices.ContainsFunc([]error{rangekeeper.ErrFull, rangekeeper.ErrAlreadyAllocated, errInUse, errBusy, errChanged, etcdstore.ErrDeferred, etcdstore.ErrRestored}, is), slices.ContainsFunc(p.Failed, is):
 		return exitFound
 	default:
 		return exitInput

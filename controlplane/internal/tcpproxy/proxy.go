@@ -129,6 +129,15 @@ func (p *Proxy) deliver(gap time.Duration, next func() int) {
 	}
 }
 
+// Cut ends all connections. Clients may connect again.
+func (p *Proxy) Cut() {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	for c := range p.connections {
+		c.close()
+	}
+}
+
 // Close ends all connections and drops what is held back.
 func (p *Proxy) Close() {
 	p.mutex.Lock()
