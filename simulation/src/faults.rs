@@ -1,6 +1,9 @@
-//! Faults that the simulation has to find.
+//! Faults of the shells around committers, which the simulation plays and has to find. Those of the protocol itself are patches, in
+//! `simulation/faults`.
 
-/// Those that lie in the shell, by their numbers.
+use std::cell::Cell;
+
+/// By their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ShellFault {
@@ -52,48 +55,60 @@ pub enum ShellFault {
     BothRangesReleased = 89,
 }
 
-#[cfg(feature = "faults")]
+/// A fault of a shell.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Its number.
+    pub number: u8,
+    /// The fault without which rules hide this one; 0 for none. It may be a patch.
+    pub with: u8,
+    /// What the shell does.
+    pub name: &'static str,
+}
+
+/// All of them.
+pub const ROWS: &[Row] = &[
+    Row { number: 20, with: 0, name: "counter advances on each conflict retry" },
+    Row { number: 21, with: 31, name: "counter survives a dropped or unknown clear" },
+    Row { number: 22, with: 0, name: "no grace" },
+    Row { number: 23, with: 22, name: "Services listed before the read" },
+    Row { number: 24, with: 0, name: "stale cached list" },
+    Row { number: 47, with: 0, name: "clears depend on Services since the last answer instead of the list" },
+    Row { number: 52, with: 0, name: "release as of what is known, and then as of a read" },
+    Row { number: 53, with: 0, name: "rollback without the allocation's revision" },
+    Row { number: 54, with: 0, name: "port shared by TCP and UDP released a second time, as of a read" },
+    Row { number: 55, with: 0, name: "update that lost a conflict releases what it would have dropped" },
+    Row { number: 56, with: 0, name: "release after a write with an unknown outcome" },
+    Row { number: 58, with: 0, name: "update releases before it writes the Service" },
+    Row { number: 59, with: 0, name: "release of a Service that was deleted already, as of a read" },
+    Row { number: 60, with: 0, name: "update that was rejected releases what it would have dropped" },
+    Row { number: 85, with: 0, name: "release by a second server, as of a read" },
+    Row { number: 87, with: 0, name: "request that holds values of two ranges rolls one of them back only" },
+    Row { number: 88, with: 0, name: "values of two ranges rolled back as of the allocation in the first" },
+    Row {
+        number: 89,
+        with: 0,
+        name: "update that gives the values of one range back releases those of the other, too",
+    },
+    Row { number: 90, with: 0, name: "write of a Service without conditions" },
+    Row { number: 92, with: 0, name: "write of a Service does not depend on the revision of the witness" },
+    Row { number: 93, with: 0, name: "write of a Service does not depend on the create revision of the witness" },
+    Row { number: 94, with: 0, name: "list of a watch cache passed as one of the store" },
+    Row { number: 95, with: 0, name: "compare-and-swap that creates a range is no fence" },
+];
+
 thread_local! {
-    static ON: std::cell::Cell<u128> = const { std::cell::Cell::new(0) };
+    static ON: Cell<u128> = const { Cell::new(0) };
 }
 
 /// Puts faults on, in this thread: bit n is the fault of number n.
-#[cfg(feature = "faults")]
 pub fn set(faults: u128) {
     ON.set(faults);
-    rangekeeper::commit::faults::set(faults);
-}
-
-/// Whether the fault of this number is on.
-pub(crate) fn is_on(_number: u8) -> bool {
-    #[cfg(feature = "faults")]
-    return ON.get() >> _number & 1 == 1;
-    #[cfg(not(feature = "faults"))]
-    false
-}
-
-/// Plays something with other faults on than before.
-pub(crate) fn with_more<T>(_more: u128, work: impl FnOnce() -> T) -> T {
-    #[cfg(feature = "faults")]
-    let before = ON.get();
-    #[cfg(feature = "faults")]
-    set(before | _more);
-    let result = work();
-    #[cfg(feature = "faults")]
-    set(before);
-    result
 }
 
 impl ShellFault {
     /// Whether it is on.
-    #[cfg(feature = "faults")]
-    pub fn is_on(self) -> bool {
+    pub(crate) fn is_on(self) -> bool {
         ON.get() >> self as u8 & 1 == 1
-    }
-
-    /// Whether it is on.
-    #[cfg(not(feature = "faults"))]
-    pub const fn is_on(self) -> bool {
-        false
     }
 }

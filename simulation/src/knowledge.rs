@@ -3,7 +3,7 @@
 //! The oracle derives this from the answers alone, beside the committer. So it can say whether a server could have
 //! known that a release is wrong.
 
-use rangekeeper::commit::limits::Limits;
+use rangekeeper::commit::Limits;
 
 use crate::store::{Store, Version};
 

@@ -1,64 +1,49 @@
 //! Plays schedules of the commit protocol until one breaks an invariant.
 
-mod table;
+mod search;
 
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use rangekeeper_simulation::faults::{ROWS, set};
 use rangekeeper_simulation::play;
-use table::Table;
 
 const USAGE: &str = "\
 simulate [--schedules N] [--minutes N] [--at-least N] [--from SEED]
     plays schedules with one seed after the other, and fails if an invariant is broken or there were too few
-simulate --seed SEED
-    plays one schedule and prints what happens
-simulate --faults [--seconds N] [--write DOCUMENT | --check DOCUMENT]
-    breaks the rules of the protocol one by one, and fails if one is not noticed within 60 seconds; writes the table of
-    seeds into a document, or compares it with the table there (needs the feature faults)
-simulate --fault N [--seconds N]
-    breaks one of them";
+simulate --seed SEED [--fault N]...
+    plays one schedule, with these faults of shells, and prints what happens
+simulate --violations N [--fault N]... [--seconds N]
+    prints the lowest seeds whose schedules break an invariant, as many as that, found within 60 seconds
+simulate --holding [--fault N]...
+    reads seeds, one in a line, and prints those whose schedules hold
+simulate --shell-faults
+    prints the faults of shells: number, the fault without which others hide it, and what it is";
 
 /// How many schedules a thread takes at a time.
 const CHUNK: u64 = 512;
 
+#[derive(Default)]
 struct Options {
     schedules: u64,
     minutes: u64,
     at_least: u64,
     from: Option<u64>,
     seed: Option<u64>,
-    faults: bool,
-    fault: Option<u64>,
+    violations: Option<u64>,
+    holding: bool,
+    shell_faults: bool,
+    /// Bit n is the fault of number n.
+    faults: u128,
     seconds: u64,
-    table: Table,
 }
 
 fn options() -> Result<Options, String> {
-    let mut options = Options {
-        schedules: 10_000_000,
-        minutes: 15,
-        at_least: 0,
-        from: None,
-        seed: None,
-        faults: false,
-        fault: None,
-        seconds: 60,
-        table: Table::Print,
-    };
+    let mut options = Options { schedules: 10_000_000, minutes: 15, seconds: 60, ..Options::default() };
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
-        if name == "--faults" {
-            options.faults = true;
-            continue;
-        }
-        if let "--write" | "--check" = name.as_str() {
-            let path = arguments.next().ok_or_else(|| format!("{name} needs a path\n{USAGE}"))?;
-            options.table = if name == "--write" { Table::Write(path) } else { Table::Check(path) };
-            continue;
-        }
         let mut number = || {
             let text = arguments.next().ok_or_else(|| format!("{name} needs a number\n{USAGE}"))?;
             text.parse::<u64>().map_err(|error| format!("{name} {text}: {error}\n{USAGE}"))
@@ -70,7 +55,16 @@ fn options() -> Result<Options, String> {
             "--from" => options.from = Some(number()?),
             "--seed" => options.seed = Some(number()?),
             "--seconds" => options.seconds = number()?,
-            "--fault" => (options.faults, options.fault) = (true, Some(number()?)),
+            "--violations" => options.violations = Some(number()?),
+            "--fault" => {
+                let fault = number()?;
+                if !ROWS.iter().any(|row| u64::from(row.number) == fault) {
+                    return Err(format!("--fault {fault}: is no fault of a shell; see --shell-faults"));
+                }
+                options.faults |= 1 << fault;
+            }
+            "--holding" => options.holding = true,
+            "--shell-faults" => options.shell_faults = true,
             _ => return Err(format!("unknown argument {name}\n{USAGE}")),
         }
     }
@@ -85,12 +79,18 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    if options.faults {
-        return table::run(Duration::from_secs(options.seconds), options.fault, &options.table);
-    }
-    match options.seed {
-        Some(seed) => replay(seed),
-        None => campaign(&options),
+    set(options.faults);
+    match options {
+        Options { shell_faults: true, .. } => {
+            ROWS.iter().for_each(|row| println!("{} {} {}", row.number, row.with, row.name));
+            ExitCode::SUCCESS
+        }
+        Options { holding: true, .. } => search::holding(),
+        Options { violations: Some(count), .. } => {
+            search::violations(count, options.faults, Duration::from_secs(options.seconds))
+        }
+        Options { seed: Some(seed), .. } => replay(seed),
+        _ => campaign(&options),
     }
 }
 

@@ -148,8 +148,6 @@ pub(crate) struct Read {
     pub(crate) time: u64,
     /// The look of the fence.
     pub(crate) look: Option<Look>,
-    /// A fault: Services are listed as they were at this revision, before the fence.
-    pub(crate) list_at: Option<u64>,
     pub(crate) pass: commit::Pass,
 }
 
@@ -240,8 +238,8 @@ pub(crate) struct Server {
     pub(crate) pass: Pass,
     /// Whether the next pass repeats one that met a conflict.
     pub(crate) repeats: bool,
-    /// How far its wall clock was put forward.
-    pub(crate) wall: u64,
+    /// How far the clock of its passes is ahead: by a fault.
+    pub(crate) ahead: u64,
     pub(crate) rights: Vec<Right>,
     pub(crate) sightings: [Sightings; 64],
     /// The revision of the last answer, and whether there was one.

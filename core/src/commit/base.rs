@@ -7,7 +7,6 @@ use crate::range_allocation::{Form, RangeAllocation};
 use crate::snapshot::restore_for;
 
 use super::config::Replace;
-use super::faults::Fault;
 use super::operation::Failure;
 use super::request::{Guard, KeyValue};
 
@@ -62,7 +61,6 @@ impl<R: Range> Base<R> {
         };
         let content = match decode(key.value, range, strategy) {
             Ok(readable) => Content::Readable(readable),
-            Err(_) if Fault::UnreadableTakenAsEmpty.is_on() => Self::decode(None, range, strategy).content,
             Err(message) => Content::Unreadable { message, none: Bitmap::new(range.size()) },
         };
         Self { state: key.state, content }

@@ -6,8 +6,7 @@ use crate::allocator::Allocator;
 use crate::range::Range;
 
 use super::base::{Base, Content, Readable};
-use super::faults::Fault;
-use super::operation::{Failure, Listed, Operation, Outcome};
+use super::operation::{Failure, Operation, Outcome};
 use super::pending::Pending;
 use super::plan::{Context, Effect, Plan, Planned};
 use super::request::{Guard, Request, Witness};
@@ -50,7 +49,7 @@ impl<R: Range> Batch<R> {
         let mut plan = Plan::new(readable, context, memory.copy(&readable.used));
         let planned = plan.evaluate(&operations, rng);
         let entries = operations.into_iter().zip(planned);
-        let entries = entries.filter_map(|(pending, planned)| Some(Entry { pending, planned: planned? })).collect();
+        let entries = entries.map(|(pending, planned)| Entry { pending, planned }).collect();
         let (next, effect) = plan.finish();
         let next = match next {
             Ok(next) => Some(next),
@@ -78,7 +77,6 @@ impl<R: Range> Batch<R> {
     /// The compare-and-swap that puts this value.
     pub(super) fn swap(&self, value: Vec<u8>) -> Request {
         let Effect { services_unchanged_since, look, .. } = self.effect;
-        let services_unchanged_since = services_unchanged_since.filter(|_| !Fault::ServicesNotGuarded.is_on());
         Request::Swap { guard: self.state, value, witness: self.witness(), services_unchanged_since, look }
     }
 
@@ -96,7 +94,7 @@ impl<R: Range> Batch<R> {
     /// hold, though the key is in the state that was expected.
     pub(super) fn lost_list(&self, key: Guard) -> bool {
         let depends = self.effect.services_unchanged_since.is_some() || self.effect.look.is_some();
-        depends && self.state == key && !Fault::ClearsKept.is_on()
+        depends && self.state == key
     }
 
     /// Drops what is right only if the list of Services still counts.
@@ -105,10 +103,6 @@ impl<R: Range> Batch<R> {
             if let Operation::Repair(diff) = operation
                 && (diff.listed.guard().is_some() || diff.look.is_some())
             {
-                if Fault::ClearsKeptUnguarded.is_on() {
-                    diff.listed = Listed::Elsewhere;
-                    continue;
-                }
                 *dropped = Some(dropped.unwrap_or(0) + diff.clear.count());
                 diff.clear.clear();
             }

@@ -8,7 +8,6 @@ use std::mem;
 
 use crate::bitmap::Bitmap;
 
-use super::faults::Fault;
 use super::limits::Limits;
 use super::request::Guard;
 
@@ -63,7 +62,7 @@ impl Changes {
 
     /// Goes on at the base, which the store has reached by changes that are not known.
     pub(super) fn skip_to(&mut self, base: Guard) {
-        if Fault::CompactedTakenAsEmpty.is_on() { (self.head, self.apart) = (base, None) } else { self.restart(base) }
+        self.restart(base);
     }
 
     /// Nothing is known of revisions before this one.
@@ -75,7 +74,6 @@ impl Changes {
     /// Follows these offsets, ascending, from a view of this revision on.
     pub(super) fn follow(&mut self, since: u64, offsets: impl Iterator<Item = u32>) {
         let changed = self.changed_since(since).map(|changed| changed.collect::<BTreeSet<u32>>());
-        let changed = changed.or(Fault::FollowedWithoutHistory.is_on().then(BTreeSet::new));
         self.leaks = changed.map(|changed| {
             let unchanged = offsets.filter(|offset| !changed.contains(offset));
             let mut unchanged: Vec<u32> = unchanged.take(self.limits.leaks).collect();
@@ -93,7 +91,7 @@ impl Changes {
     /// The store is another one, or an older state of the same: revisions up to this one tell nothing, unless they are
     /// known to be of this store.
     pub(super) fn distrust(&mut self, revision: u64) {
-        self.foreign = self.foreign.max(revision + u64::from(!Fault::LastForeignRevisionTrusted.is_on()));
+        self.foreign = self.foreign.max(revision + 1);
         self.store += 1;
         self.foreign_views.extend(self.views.drain(..));
         self.restart(Guard::default());
@@ -128,7 +126,7 @@ impl Changes {
     /// under way when the store became another one comes before all others.
     pub(super) fn accepts_pass(&mut self, view: u64) -> bool {
         let foreign = mem::take(&mut self.foreign_views).contains(&view);
-        (!foreign || Fault::ForeignViewAccepted.is_on()) && (self.is_own(view) || self.views.contains(&view))
+        !foreign && (self.is_own(view) || self.views.contains(&view))
     }
 
     /// The state of the key up to which all is known.
@@ -172,9 +170,7 @@ impl Changes {
         while self.offsets.len() > self.limits.changes || self.revisions.len() > self.limits.revisions {
             let Some((revision, count)) = self.revisions.pop_front() else { break };
             self.offsets.drain(..count as usize);
-            if !Fault::ForgottenTakenForKnown.is_on() {
-                self.since = self.since.max(revision);
-            }
+            self.since = self.since.max(revision);
         }
     }
 
@@ -187,7 +183,7 @@ impl Changes {
     /// is not known.
     pub(super) fn is_unchanged_since(&self, offset: u32, revision: u64) -> Option<bool> {
         if !self.knows(revision) {
-            return Fault::ClearWithoutHistory.is_on().then_some(true);
+            return None;
         }
         let (older, newer) = self.offsets.as_slices();
         let start = self.offsets.len() - self.changes_after(revision);
@@ -198,12 +194,11 @@ impl Changes {
     /// The same for the revisions that an owner names: since `as_of`, and since `oldest` as far back as is known. They
     /// may be those of another store, unless the owner began its request when this `store` was known.
     pub(super) fn is_unchanged_for_owner(&self, offset: u32, as_of: u64, oldest: u64, store: u32) -> Option<bool> {
-        let is_own = store == self.store && !Fault::StoreOfOwnerIgnored.is_on();
+        let is_own = store == self.store;
         if as_of < self.foreign && !is_own {
-            return Fault::ClearWithoutHistory.is_on().then_some(true);
+            return None;
         }
-        let oldest = if Fault::OldestIgnored.is_on() { as_of } else { oldest.max(self.since) };
-        self.is_unchanged_since(offset, as_of.min(oldest))
+        self.is_unchanged_since(offset, as_of.min(oldest.max(self.since)))
     }
 
     /// The offsets that changed after this revision of this store, up to the head; `None` if that is not known.
@@ -221,9 +216,8 @@ impl Changes {
         if self.revisions.front().is_none_or(|(oldest, _)| *oldest > revision) {
             return self.offsets.len();
         }
-        let newest = self.revisions.iter().rev().take_while(|(at, _)| *at > revision).map(|(_, count)| *count as usize);
-        let (all, first) = newest.fold((0, 0), |(all, _), count| (all + count, count));
-        if Fault::FirstChangeOverlooked.is_on() { all - first } else { all }
+        let newest = self.revisions.iter().rev().take_while(|(at, _)| *at > revision);
+        newest.map(|(_, count)| *count as usize).sum()
     }
 }
 

@@ -9,7 +9,6 @@ use crate::range::Range;
 
 use super::batch::{Batch, Memory};
 use super::config::{Config, Replace};
-use super::faults::Fault;
 use super::flight::Flight;
 use super::history::History;
 use super::limits::Limits;
@@ -38,15 +37,16 @@ pub struct Committer<R: Range, G> {
     pub(super) memory: Memory<R>,
     /// Whether the shell watches the key.
     pub(super) is_watching: bool,
-    /// A batch that is to be repeated against the rules.
-    #[cfg(feature = "faults")]
-    pub(super) repeat: Option<Batch<R>>,
 }
 
 impl<R: Range, G: Rng> Committer<R, G> {
     /// A committer that knows nothing of the store yet.
     pub fn new(range: R, config: Config, rng: G) -> Self {
-        let limits = Limits::default();
+        Self::with_limits(range, config, Limits::default(), rng)
+    }
+
+    /// A committer that remembers more or less. A simulation has short schedules reach the limits.
+    pub fn with_limits(range: R, config: Config, limits: Limits, rng: G) -> Self {
         Self {
             config,
             rng,
@@ -58,17 +58,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
             timers: Timers::default(),
             memory: Memory::new(),
             is_watching: false,
-            #[cfg(feature = "faults")]
-            repeat: None,
         }
-    }
-
-    /// Bounds what is remembered. To be called before anything else.
-    #[cfg(feature = "limits")]
-    pub fn limit(&mut self, limits: Limits) {
-        self.queue = Queue::new(limits);
-        self.history = History::new(self.range(), self.config.strategy, limits);
-        self.protection = Protection::new(self.range().size(), self.config.grace, limits);
     }
 
     /// The configured range.
@@ -147,7 +137,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
     fn advance(&mut self, now: Duration) {
         self.expire(now);
         self.protection.advance(now);
-        let may_be_new = self.timers.is_running(Timer::Wary, now) && !Fault::NewStoreNotWary.is_on();
+        let may_be_new = self.timers.is_running(Timer::Wary, now);
         self.history.connection.compare(self.queue.newest_as_of(), may_be_new);
         self.timers.expire(Timer::Watch, now);
         let waits = self.waits_for_history();
@@ -167,9 +157,6 @@ impl<R: Range, G: Rng> Committer<R, G> {
             let backs_off = self.flight.is_none() && !self.queue.is_empty();
             return self.wait(backs_off.then_some(Timer::Retry));
         }
-        if let Some(step) = self.repeat(now) {
-            return step;
-        }
         let Some(base) = self.history.current(now).filter(|_| !self.would_lose(now)) else {
             self.history.connection.read_sent();
             return self.send(now, None, Request::Read);
@@ -183,7 +170,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
         if self.waits_for_history() && self.timers.is_running(Timer::Patience, now) {
             return self.wait(Some(Timer::Patience));
         }
-        let is_complete = self.history.is_complete() || Fault::ClearWithoutHistory.is_on();
+        let is_complete = self.history.is_complete();
         let operations = self.queue.take_ready(|pending| is_complete || !pending.needs_history(self.history.is_kept()));
         if operations.is_empty() {
             return self.wait(Some(Timer::WatchLost));
@@ -194,7 +181,6 @@ impl<R: Range, G: Rng> Committer<R, G> {
         let context =
             Context { changes: self.history.changes(), protection: &self.protection, replace: self.config.replace };
         let batch = Batch::plan(base, operations, context, &mut self.memory, &mut self.rng);
-        let Some(batch) = self.end_from_cache(now, batch) else { return self.poll(now) };
         let request = batch.request(&mut self.memory);
         self.send(now, Some(batch), request)
     }

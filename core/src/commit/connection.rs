@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::faults::Fault;
 use super::request::Header;
 
 /// After so long without an answer, a read comes before the next compare-and-swap.
@@ -66,7 +65,7 @@ impl Connection {
 
     /// Whether a watch may report changes.
     pub(super) fn may_watch(&self) -> bool {
-        !self.is_unwatched || Fault::WatchAcrossStores.is_on()
+        !self.is_unwatched
     }
 
     /// A watch has reported a change at this revision.
@@ -90,7 +89,7 @@ impl Connection {
     /// Whether a read has to come before the next compare-and-swap.
     pub(super) fn needs_read(&self, now: Duration) -> bool {
         let is_stale = self.answer_age(now).is_none_or(|age| age > STALE);
-        is_stale || (self.is_wary && !Fault::AsOfAnotherStore.is_on()) || self.must_read
+        is_stale || self.is_wary || self.must_read
     }
 
     /// Whether an answer with this header may be of the same store as the one before. The request was sent when the
@@ -98,7 +97,7 @@ impl Connection {
     pub(super) fn continues(&self, header: Header, reached: u64) -> bool {
         self.last.is_none_or(|(before, _)| {
             header.cluster_id == before.cluster_id
-                && (header.revision >= before.revision.max(reached) || Fault::RevisionBackIgnored.is_on())
+                && header.revision >= before.revision.max(reached)
                 && header.raft_term >= before.raft_term
         })
     }
@@ -108,7 +107,7 @@ impl Connection {
         let before = self.last.replace((header, now));
         let foreign = match before {
             // There was another connection before, and nobody knows to which store.
-            None => (self.is_unwatched && !Fault::FirstAnswerTrusted.is_on()).then_some(header.revision),
+            None => self.is_unwatched.then_some(header.revision),
             Some((before, _)) => (!is_same).then_some(before.revision.max(reached).max(header.revision)),
         };
         if !is_same {
@@ -116,9 +115,6 @@ impl Connection {
         }
         // Else the connection was lost after the request was sent, and the answer may be the old store's.
         self.is_unwatched &= self.must_read;
-        if Fault::OldAnswerAfterReconnect.is_on() {
-            (self.must_read, self.is_unwatched) = (false, false);
-        }
         foreign
     }
 }

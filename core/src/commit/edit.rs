@@ -12,7 +12,6 @@ use crate::range::Range;
 
 use rand_core::Rng;
 
-use super::faults::Fault;
 use super::operation::{Failure, Operation, Outcome};
 use super::pending::Pending;
 use super::plan::{Plan, Planned};
@@ -137,7 +136,7 @@ impl<R: Range> Plan<'_, R> {
         let mut values = fates(&edit.set, &|offset| self.fate_of_set(edit, offset));
         let clears = fates(&edit.clear, &|offset| self.fate_of_clear(edit, offset));
         let is_refused = |(_, fate): &(R::Value, Fate)| edit.kind.is_refused_by(*fate);
-        let is_done = !values.iter().chain(&clears).any(is_refused) || Fault::HalfEdit.is_on();
+        let is_done = !values.iter().chain(&clears).any(is_refused);
         if !is_done && pending.was_unknown {
             // What stands against it may be its own work.
             return Planned::End(Outcome::Unknown);
@@ -152,10 +151,8 @@ impl<R: Range> Plan<'_, R> {
             }
             let is_change = |(_, fate): &(R::Value, Fate)| matches!(fate, Fate::Set | Fate::Cleared);
             if values.iter().chain(&clears).any(is_change) {
-                self.effect.look = Some(look).filter(|_| !Fault::LookOfEditIgnored.is_on());
-                if !Fault::EditNotGuarded.is_on() {
-                    self.effect.depend_on_services(edit.listed);
-                }
+                self.effect.look = Some(look);
+                self.effect.depend_on_services(edit.listed);
             }
         }
         values.extend(clears);
@@ -206,7 +203,6 @@ impl<R: Range> Plan<'_, R> {
             _ if edit.in_use.contains(offset) => Fate::InUse,
             _ if self.is_handed_out(offset) => Fate::Reallocated,
             EditKind::Change => Fate::Cleared,
-            _ if Fault::EditWithoutHistory.is_on() => Fate::Cleared,
             EditKind::Plan | EditKind::Undo => match self.is_unchanged(offset, edit.since) {
                 Some(true) => Fate::Cleared,
                 Some(false) => Fate::Reallocated,
@@ -221,8 +217,7 @@ impl<R: Range> Plan<'_, R> {
             return Ok(Vec::new());
         }
         let mut with_used = self.next.clone();
-        let in_use = edit.in_use.iter().filter(|_| !Fault::EditPicksUsed.is_on());
-        in_use.for_each(|offset| _ = with_used.bitmap_mut().insert(offset));
+        edit.in_use.iter().for_each(|offset| _ = with_used.bitmap_mut().insert(offset));
         let next = std::mem::replace(&mut self.next, with_used);
         self.forget_spare();
         let mut picked = Vec::new();
@@ -239,14 +234,14 @@ impl<R: Range> Plan<'_, R> {
     }
 
     /// Clears what an edit clears.
-    pub(super) fn clear_edited(&mut self, operation: &Operation<R>, edited: &Edited<R>) {
-        let is_dry = matches!(operation, Operation::Edit(edit) if edit.look.is_none());
-        if !edited.is_done || is_dry {
+    pub(super) fn clear_edited(&mut self, operation: &Operation<R>, planned: &Planned<R>) {
+        let (Operation::Edit(edit), Planned::Edit(edited)) = (operation, planned) else { return };
+        if !edited.is_done || edit.look.is_none() {
             return;
         }
         for (value, _) in edited.values.iter().filter(|(_, fate)| *fate == Fate::Cleared) {
             if let Some(offset) = self.next.range().offset_of(*value) {
-                self.effect.by_hand = !Fault::EditNotFenced.is_on();
+                self.effect.by_hand = true;
                 self.free(offset);
             }
         }

@@ -8,7 +8,6 @@ use crate::range::Range;
 
 use super::batch::Batch;
 use super::committer::Committer;
-use super::faults::Fault;
 use super::flight::Flight;
 use super::history::Adopted;
 use super::request::{Answer, Change, Event, Guard, Header};
@@ -69,7 +68,6 @@ impl<R: Range, G: Rng> Committer<R, G> {
             (batch, Answer::Current(key)) => {
                 if let Some(batch) = batch {
                     self.pacing.answered();
-                    self.keep_conflicted(&batch);
                     if settlement::conflict(batch, key.map_or(Guard::default(), |key| key.state), &mut self.queue) {
                         self.pacing.lost(now, &mut self.timers, &mut self.rng);
                     }
@@ -81,12 +79,11 @@ impl<R: Range, G: Rng> Committer<R, G> {
                 if adopted != Adopted::Unchanged {
                     settlement::restore_lost(&self.history, &mut self.protection, &mut self.queue);
                 }
-                self.claim_equal_bytes(now);
                 self.settle();
             }
         }
         self.queue.end_foreign_releases(header.revision, flight.asked);
-        if !is_same_store && !Fault::PassAcrossStores.is_on() {
+        if !is_same_store {
             self.queue.disown_passes();
         }
     }
@@ -100,7 +97,6 @@ impl<R: Range, G: Rng> Committer<R, G> {
             (Some(batch), Some(message)) => settlement::refuse(batch, flight.is_swap, message, &mut self.queue),
             (None, Some(message)) => self.queue.refuse_all(message),
             (batch, None) => {
-                self.keep_unknown(batch.as_ref().filter(|_| flight.is_swap));
                 batch.into_iter().for_each(|batch| settlement::put_back(batch, flight.is_swap, &mut self.queue));
             }
         }
@@ -129,7 +125,6 @@ impl<R: Range, G: Rng> Committer<R, G> {
 
     /// Decides what becomes of operations with an unknown outcome, as the key may have changed.
     fn settle(&mut self) {
-        self.take_for_ours();
         self.queue.settle(self.history.state());
     }
 

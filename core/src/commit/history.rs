@@ -10,7 +10,6 @@ use crate::range::Range;
 use super::base::{Base, Content, RangeState, Readable};
 use super::changes::{Changes, differences};
 use super::connection::Connection;
-use super::faults::Fault;
 use super::limits::Limits;
 use super::operation::{Known, UNKNOWN_REVISION, View};
 use super::protection::Protection;
@@ -145,7 +144,6 @@ impl<R: Range> History<R> {
         let (head, base_revision) = (self.changes.head(), base.state.mod_revision);
         let key = match change {
             Change::Put(key) if key.state.mod_revision > head.mod_revision => key,
-            Change::Delete { .. } if Fault::DeleteIgnored.is_on() => return false,
             Change::Delete { revision } if revision > head.mod_revision => {
                 // Everything was clear then. The next answer reports what came next.
                 self.connection.require_read();
@@ -187,8 +185,7 @@ impl<R: Range> History<R> {
     /// An answer has come, to a request that was sent when the store had reached a revision. Returns whether it is
     /// still the same store, as it was; else all that was known is forgotten.
     pub(super) fn answered(&mut self, now: Duration, header: Header, reached: u64, answer: Answer<'_>) -> bool {
-        let continues = self.connection.continues(header, reached) && !self.contradicts(header, answer);
-        let is_same = continues || Fault::CacheSurvivesRestore.is_on();
+        let is_same = self.connection.continues(header, reached) && !self.contradicts(header, answer);
         if !is_same {
             (self.base, self.viewed) = (None, 0);
             self.restores += 1;
@@ -226,7 +223,7 @@ impl<R: Range> History<R> {
     pub(super) fn adopt(&mut self, header: Header, key: Option<KeyValue<'_>>, protection: &mut Protection) -> Adopted {
         let state = key.map_or(Guard::default(), |key| key.state);
         if self.state() == Some(state) {
-            if state == Guard::default() && !Fault::MissingTakenForStillMissing.is_on() {
+            if state == Guard::default() {
                 // Missing again, maybe: it may have been there meanwhile.
                 self.changes.forget_before(header.revision);
             }
@@ -254,8 +251,7 @@ impl<R: Range> History<R> {
             None => {
                 // Deleted, recreated, or never seen.
                 self.changes.restart(state);
-                let is_trusted = adopted == Adopted::First && Fault::MissingKeyOfAnotherStoreTrusted.is_on();
-                if state.create_revision == 0 && !is_trusted {
+                if state.create_revision == 0 {
                     self.changes.forget_before(header.revision);
                 }
                 protection.recreated();
@@ -273,9 +269,7 @@ impl<R: Range> History<R> {
             return;
         }
         protection.recreated();
-        if !Fault::LossForgotten.is_on() {
-            self.changes.forget_before(seen.state.mod_revision);
-        }
+        self.changes.forget_before(seen.state.mod_revision);
     }
 
     /// Whether what is known does not reach back to this revision of the present store, but its state then may be asked for.
@@ -337,8 +331,7 @@ impl<R: Range> History<R> {
 
     /// The read of a repair pass whose view had this revision, if it has seen this store.
     pub(super) fn accept_pass(&mut self, read: u64) -> u64 {
-        let is_own = self.changes.accepts_pass(read) || Fault::PassAcrossStores.is_on();
-        if is_own { read } else { UNKNOWN_REVISION }
+        if self.changes.accepts_pass(read) { read } else { UNKNOWN_REVISION }
     }
 
     /// Which store this is the history of, counted from 0.

@@ -10,9 +10,26 @@
 //! - A value is set freely on the current state, and cleared only if it was set without a break since the operation's
 //!   as-of revision. For that the committer remembers what changed when, and asks for a [watch](Step::Watch) where it has
 //!   not seen every state.
-//! - If a request's outcome is unknown, the committer neither assumes success nor retries. At worst a value leaks until
-//!   a
+//! - If a request's outcome is unknown, the committer neither assumes success nor retries. At worst a value leaks until a
 //!   repair pass frees it.
+//!
+//! The rules, with their reasons and limits, are in `docs/commit-protocol.md` of the repository, and each has the parts in which it is
+//! kept:
+//!
+//! | part | owns |
+//! |---|---|
+//! | `queue`, `pending` | the operations that wait, in their order, and the outcomes to hand out |
+//! | `flight`, `batch`, `plan`, `edit` | the request under way; its operations, how they are evaluated on one state, and their effect |
+//! | `settlement` | nothing: how the operations of an answered batch end |
+//! | `history`, `changes`, `connection` | the newest state of the key; when each offset changed; which store it is, and how fresh the last answer |
+//! | `protection`, `quarantine`, `recent` | what was handed out or cleared within the grace, and duplicates |
+//! | `events` | nothing: it passes each event on to the other parts |
+//! | `pacing`, `timers` | how long requests wait, for more operations and for other servers |
+//! | `pass`, `passes`, `apart` | a repair pass, what passes know from one to the next, and what both sides tell each other |
+//!
+//! [`poll`](Committer::poll) returns the first of these that there is to do: outcomes to hand out, a watch to start or to stop, and the next
+//! request, which is a read if too little is known, a read of the past if an edit needs it, or the batch of the operations that are
+//! ready. Else it returns until when to wait.
 //!
 //! Times are durations from a moment that the shell chooses, by a clock that never goes back. Randomness comes from
 //! the caller's generator. Nothing else comes in but the store's answers, so that everything can be played again.
@@ -27,8 +44,10 @@
 //! use rand_core::SeedableRng;
 //! use rand_xoshiro::Xoshiro256PlusPlus;
 //! use rangekeeper::allocator::{Request as Wanted, Strategy};
-//! use rangekeeper::commit::{Answer, Committer, Config, Event, Guard, Header, KeyValue, Operation, Outcome, Request,
-//! Replace, Step}; use rangekeeper::ports::PortRange;
+//! use rangekeeper::commit::{
+//!     Answer, Committer, Config, Event, Guard, Header, KeyValue, Operation, Outcome, Replace, Request, Step,
+//! };
+//! use rangekeeper::ports::PortRange;
 //!
 //! /// A store with one key.
 //! #[derive(Default)]
@@ -108,19 +127,8 @@ mod config;
 mod connection;
 mod edit;
 mod events;
-#[cfg(feature = "faults")]
-pub mod faults;
-#[cfg(not(feature = "faults"))]
-#[allow(unreachable_pub, reason = "public with the feature")]
-mod faults;
-#[cfg_attr(not(feature = "faults"), path = "faulty/off.rs")]
-mod faulty;
 mod flight;
 mod history;
-#[cfg(feature = "limits")]
-pub mod limits;
-#[cfg(not(feature = "limits"))]
-#[allow(unreachable_pub, reason = "public with the feature")]
 mod limits;
 mod operation;
 mod pacing;
@@ -141,6 +149,7 @@ mod timers;
 pub use committer::Committer;
 pub use config::{Config, Replace};
 pub use edit::{Edit, EditKind, Edited, Fate};
+pub use limits::Limits;
 pub use operation::{Deferral, Diff, Failure, Finished, Known, Listed, Operation, Outcome, Repaired, Ticket, View};
 pub use pass::{Found, Listing, Pass, PassError};
 pub use passes::Passes;

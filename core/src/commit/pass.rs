@@ -11,7 +11,6 @@ use crate::bitmap::Bitmap;
 use crate::range::Range;
 
 use super::apart::{Follow, Followed, HandedOut, Needs, Since};
-use super::faults::Fault;
 use super::passes::{Changes, Passes};
 use super::{Committer, Diff, Failure, Listed, View};
 
@@ -208,8 +207,7 @@ impl Pass {
         let is_followed = passes.seen(range, followed, view.revision, now);
         begun.view = Some(view.clone());
         let is_missing = !view.initialised || !followed.initialised;
-        let recreates = (is_missing || !is_followed) && !Fault::RecreatedWithoutFence.is_on();
-        Ok(passes.counters().of(range).may_be_due() || recreates)
+        Ok(passes.counters().of(range).may_be_due() || is_missing || !is_followed)
     }
 
     /// Records that the fence was written, with a look, and the store's revision after that.

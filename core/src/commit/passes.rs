@@ -14,7 +14,6 @@ use crate::bitmap::Bitmap;
 use crate::finding::Reason;
 
 use super::apart::{Follow, Followed, HandedOut, Needs, Since};
-use super::faults::Fault;
 use super::operation::UNKNOWN_REVISION;
 use super::{Diff, Listed};
 
@@ -127,15 +126,10 @@ impl Passes {
         let spaced = seen.times.front().is_some_and(|last| now.saturating_sub(*last) >= self.spacing);
         let changed = followed.changed.as_ref();
         let is_followed = seen.read.is_none() || changed.is_some();
-        let ignored = (spaced || Fault::PassesNotSpaced.is_on())
-            && (Fault::CounterIgnoresChanges.is_on() || (changed.is_none() && Fault::CounterSurvivesGap.is_on()));
-        match changed.filter(|_| spaced || Fault::PassesNotSpaced.is_on()) {
-            _ if ignored => {}
+        match changed.filter(|_| spaced) {
             Some(changed) => {
                 counters.restart(changed);
-                if !Fault::HeldAcrossChange.is_on() {
-                    seen.held.retain(|offset, _| !changed.contains(*offset));
-                }
+                seen.held.retain(|offset, _| !changed.contains(*offset));
             }
             None => {
                 counters.reset();
@@ -144,8 +138,7 @@ impl Passes {
         }
         seen.read = followed.is_own.then_some((read, followed.store));
         seen.times.push_front(now);
-        let more = usize::from(Fault::OneSightingTooMany.is_on());
-        seen.times.truncate(usize::from(self.passes.get()) + more);
+        seen.times.truncate(usize::from(self.passes.get()));
         is_followed
     }
 
@@ -164,15 +157,11 @@ impl Passes {
         listed: Listed,
     ) -> (Diff, Follow) {
         let Changes { range, set, clear: due, duplicates, outside } = changes.clone();
-        let may_be_wrong =
-            listed.revision().is_none() && handed_out.is_restored && !Fault::ListTrustedAfterRestore.is_on();
+        let may_be_wrong = listed.revision().is_none() && handed_out.is_restored;
         let may_clear = match listed.revision() {
             None => !may_be_wrong,
-            Some(_) if Fault::FenceMissing.is_on() => true,
             Some(listed) => {
-                let is_looked = look.is_some_and(|(_, at)| at == listed) || Fault::ListBeforeFence.is_on();
-                let is_fenced = fence.is_some_and(|fence| fence <= listed || Fault::ListBeforeFence.is_on());
-                is_fenced && is_looked
+                fence.is_some_and(|fence| fence <= listed) && look.is_some_and(|(_, looked)| looked == listed)
             }
         };
         let seen = seen(&mut self.ranges, range);
@@ -184,7 +173,7 @@ impl Passes {
         let before = std::mem::take(&mut seen.held);
         for offset in &due {
             let first = before.get(&offset).copied().unwrap_or(first_seen);
-            let young = now.saturating_sub(first) < handed_out.grace && !Fault::LeakCleanedYoung.is_on();
+            let young = now.saturating_sub(first) < handed_out.grace;
             let stays = young || !may_clear || handed_out.offsets.binary_search(&offset).is_ok();
             if stays {
                 clear.remove(offset);
@@ -192,8 +181,6 @@ impl Passes {
             if stays || listed.guard().is_some() {
                 // What is cleared indeed has changed by the next pass, and is counted from the start.
                 seen.held.insert(offset, first);
-                counters.hold(offset);
-            } else if Fault::CounterSurvivesCleaning.is_on() {
                 counters.hold(offset);
             }
         }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::range::Range;
 
-use super::faults::Fault;
 use super::operation::{Failure, Operation, Outcome, Ticket};
 use super::request::Guard;
 
@@ -74,14 +73,9 @@ impl<R: Range> Pending<R> {
         }
     }
 
-    pub(super) fn is_allocation(&self) -> bool {
-        matches!(self.operation, Operation::Allocate(_))
-    }
-
     /// Its outcome if it is given up. `sent` says that a compare-and-swap with it is under way.
     pub(super) fn given_up(&self, sent: bool, failure: Failure<R>) -> Outcome<R> {
         let changes_nothing = matches!(self.operation, Operation::Read);
-        let sent = sent && !Fault::FlightForgotten.is_on();
         if (sent && !changes_nothing) || self.was_unknown { Outcome::Unknown } else { Outcome::Failed(failure) }
     }
 
@@ -100,9 +94,7 @@ impl<R: Range> Pending<R> {
 
     /// Records that it goes into another batch. After an unknown outcome the one on `state` may have carried it out.
     pub(super) fn retry(&mut self, state: Option<Guard>) {
-        let trusted =
-            self.operation == Operation::Read || (!self.is_allocation() && Fault::UnknownOnlyForAllocations.is_on());
-        if let Some(state) = state.filter(|_| !trusted) {
+        if let Some(state) = state.filter(|_| self.operation != Operation::Read) {
             (self.unknown_on, self.was_unknown) = (Some(state), true);
         }
         self.is_retry = true;

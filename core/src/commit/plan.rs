@@ -13,7 +13,6 @@ use super::base::{RangeState, Readable};
 use super::changes::Changes;
 use super::config::Replace;
 use super::edit::Edited;
-use super::faults::Fault;
 use super::operation::{Deferral, Diff, Failure, Operation, Outcome, Repaired};
 use super::pending::{Owner, Pending};
 use super::protection::Protection;
@@ -91,21 +90,18 @@ impl<'a, R: Range> Plan<'a, R> {
     }
 
     /// Evaluates operations.
-    pub(super) fn evaluate(&mut self, operations: &[Pending<R>], rng: &mut impl Rng) -> Vec<Option<Planned<R>>> {
+    pub(super) fn evaluate(&mut self, operations: &[Pending<R>], rng: &mut impl Rng) -> Vec<Planned<R>> {
         let repaired: Vec<Repaired<R>> = operations.iter().map(|pending| self.set(pending)).collect();
-        let mut planned = self.clear_first(operations, &repaired);
-        for (pending, planned) in operations.iter().zip(&mut planned).filter(|(_, planned)| planned.is_none()) {
-            *planned = self.take(pending, rng);
-        }
-        for ((pending, repaired), planned) in operations.iter().zip(repaired).zip(&mut planned) {
-            match planned {
-                Some(Planned::Edit(edited)) => self.clear_edited(&pending.operation, edited),
-                Some(_) => {}
-                None => *planned = Some(self.clear(pending, repaired)),
+        let taken: Vec<Option<Planned<R>>> = operations.iter().map(|pending| self.take(pending, rng)).collect();
+        let all = operations.iter().zip(repaired).zip(taken);
+        all.map(|((pending, repaired), taken)| match taken {
+            Some(planned) => {
+                self.clear_edited(&pending.operation, &planned);
+                planned
             }
-        }
-        self.allocate_cleared(operations, &mut planned, rng);
-        planned
+            None => self.clear(pending, repaired),
+        })
+        .collect()
     }
 
     /// What is stored afterwards, the unused copy of what is in use if nothing changes; and the effect of the operations.
@@ -132,8 +128,7 @@ impl<'a, R: Range> Plan<'a, R> {
         // out that Services have. Nor is it created by a list that may be of another store.
         let is_right =
             pending.owner != Owner::Own && self.context.changes.knows(diff.read) && pending.dropped.is_none();
-        let made = is_right || Fault::DeletedRangeRecreatedEmpty.is_on();
-        if made && !initialised {
+        if is_right && !initialised {
             self.initialises = true;
             self.depend_on_look(diff);
         }
@@ -143,7 +138,7 @@ impl<'a, R: Range> Plan<'a, R> {
                 Owner::Own => initialised && self.context.protection.is_handed_out(offset),
                 _ => {
                     let unchanged = self.context.changes.is_unchanged_since(offset, diff.read);
-                    unchanged.unwrap_or(Fault::RepairSetsWithoutHistory.is_on())
+                    unchanged.unwrap_or(false)
                 }
             };
             if right && self.next.bitmap_mut().insert(offset) {
@@ -159,13 +154,13 @@ impl<'a, R: Range> Plan<'a, R> {
     /// Takes what an allocation or an edit takes; `None` for other operations.
     pub(super) fn take(&mut self, pending: &Pending<R>, rng: &mut impl Rng) -> Option<Planned<R>> {
         match &pending.operation {
-            Operation::Allocate(requests) => Some(self.allocate(pending, requests, rng)),
+            Operation::Allocate(requests) => Some(self.allocate(requests, rng)),
             Operation::Edit(edit) => Some(self.edit(pending, edit, rng)),
             _ => None,
         }
     }
 
-    fn allocate(&mut self, pending: &Pending<R>, requests: &[Request<R::Value>], rng: &mut impl Rng) -> Planned<R> {
+    fn allocate(&mut self, requests: &[Request<R::Value>], rng: &mut impl Rng) -> Planned<R> {
         if let Some(failure) = self.refusal() {
             return Planned::End(Outcome::Failed(failure));
         }
@@ -178,10 +173,6 @@ impl<'a, R: Range> Plan<'a, R> {
                 Planned::Take(taken)
             }
             Err(error) => {
-                if let Some(half) = self.apply_half(pending, requests, &taken) {
-                    return half;
-                }
-                self.clear_named(requests);
                 if !taken.is_empty() {
                     self.forget_spare();
                 }
@@ -200,10 +191,6 @@ impl<'a, R: Range> Plan<'a, R> {
         taken: &mut [Option<u32>],
         rng: &mut impl Rng,
     ) -> Result<(), BatchError<R>> {
-        if Fault::PicksBeforeNames.is_on() {
-            self.pick_all(requests, taken, rng)?;
-            return self.take_named(requests, taken);
-        }
         self.take_named(requests, taken)?;
         self.pick_all(requests, taken, rng)
     }
@@ -262,7 +249,7 @@ impl<'a, R: Range> Plan<'a, R> {
     /// A free offset that the quarantine does not spare.
     fn take_spared(&mut self, rng: &mut impl Rng) -> Option<u32> {
         let quarantine = self.context.protection.quarantine();
-        while self.level < Quarantine::LEVELS && !quarantine.is_empty() && !Fault::QuarantineIgnored.is_on() {
+        while self.level < Quarantine::LEVELS && !quarantine.is_empty() {
             let spare = self.spare.get_or_insert_with(|| {
                 let mut spare = self.next.clone();
                 quarantine.add_to(self.level, spare.bitmap_mut());
@@ -295,7 +282,7 @@ impl<'a, R: Range> Plan<'a, R> {
                 match (self.refusal(), self.next.range().offset_of(*value)) {
                     (Some(failure), _) => Outcome::Failed(failure),
                     (None, None) => Outcome::Released { freed: false },
-                    (None, Some(offset)) => self.release(offset, (*as_of, *oldest, *store), pending.was_unknown),
+                    (None, Some(offset)) => self.release(offset, (*as_of, *oldest, *store)),
                 }
             }
             Operation::Repair(diff) => {
@@ -304,7 +291,7 @@ impl<'a, R: Range> Plan<'a, R> {
                 }
                 for offset in &diff.clear {
                     let unchanged = self.context.changes.is_unchanged_since(offset, diff.read) == Some(true);
-                    let own = self.context.protection.is_handed_out(offset) && !Fault::OwnNotProtected.is_on();
+                    let own = self.context.protection.is_handed_out(offset);
                     if unchanged && !own && self.free(offset) {
                         repaired.cleared.extend(self.next.range().value_at(offset));
                     } else {
@@ -322,7 +309,7 @@ impl<'a, R: Range> Plan<'a, R> {
 
     /// The batch is right only if the look of this repair is there.
     fn depend_on_look(&mut self, diff: &Diff) {
-        self.effect.look = diff.look.filter(|_| !Fault::LookOfPassIgnored.is_on());
+        self.effect.look = diff.look;
     }
 
     /// What was in use before the batch.
@@ -346,16 +333,14 @@ impl<'a, R: Range> Plan<'a, R> {
         self.readable.refuses(self.context.replace, !diff.set.is_empty(), diff.outside)
     }
 
-    fn release(&mut self, offset: u32, (as_of, oldest, store): (u64, u64, u32), was_unknown: bool) -> Outcome<R> {
+    fn release(&mut self, offset: u32, (as_of, oldest, store): (u64, u64, u32)) -> Outcome<R> {
         if !self.readable.used.bitmap().contains(offset) {
             return Outcome::Released { freed: false };
         }
-        if self.context.protection.is_duplicate(offset) && !Fault::DuplicatesReleased.is_on() {
+        if self.context.protection.is_duplicate(offset) {
             return Outcome::Deferred(Deferral::Duplicate);
         }
-        let blind = Fault::ReleaseWithoutAsOf.is_on() || (was_unknown && Fault::ReleaseRepeatedBlindly.is_on());
-        let unchanged = self.context.changes.is_unchanged_for_owner(offset, as_of, oldest, store);
-        match unchanged.or(blind.then_some(true)).map(|known| known || blind) {
+        match self.context.changes.is_unchanged_for_owner(offset, as_of, oldest, store) {
             Some(unchanged) => Outcome::Released { freed: unchanged && self.free(offset) },
             None => Outcome::Deferred(Deferral::HistoryMissing),
         }
@@ -374,7 +359,6 @@ impl<'a, R: Range> Plan<'a, R> {
     pub(super) fn refusal(&self) -> Option<Failure<R>> {
         match &self.readable.range_state {
             RangeState::Initialised => None,
-            RangeState::OtherRange { .. } if Fault::OtherRangeTakenForOwn.is_on() => None,
             RangeState::Uninitialised => Some(Failure::NotInitialised),
             RangeState::OtherRange { range, .. } => {
                 Some(Failure::MismatchedRange { expected: self.next.range(), found: range.clone() })

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::bitmap::Bitmap;
 
-use super::faults::Fault;
 use super::limits::Limits;
 use super::quarantine::Quarantine;
 use super::recent::Recent;
@@ -27,9 +26,8 @@ pub(super) struct Protection {
 impl Protection {
     /// Nothing is protected yet, of `len` offsets.
     pub(super) fn new(len: u32, grace: Duration, limits: Limits) -> Self {
-        let handed_out_for = if Fault::OwnProtectedShortly.is_on() { grace * 2 / 3 } else { grace };
         Self {
-            handed_out: Recent::new(len, handed_out_for),
+            handed_out: Recent::new(len, grace),
             written: None,
             quarantine: Quarantine::new(len, grace, limits),
             duplicates: Vec::new(),
@@ -53,7 +51,7 @@ impl Protection {
 
     /// The Service of an offset that this committer handed out is written.
     pub(super) fn written(&mut self, offset: u32) {
-        if self.handed_out.contains(offset) && !Fault::WrittenProtected.is_on() {
+        if self.handed_out.contains(offset) {
             self.written.get_or_insert_with(|| Bitmap::new(self.handed_out.len())).insert(offset);
         }
     }
@@ -105,7 +103,7 @@ impl Protection {
         let mut lost = Bitmap::new(used.len());
         self.handed_out.add_to(&mut lost);
         lost.difference_with(used);
-        (!lost.is_empty() && !Fault::HandedOutNotSetAgain.is_on()).then_some(lost)
+        (!lost.is_empty()).then_some(lost)
     }
 
     /// Whether this committer handed out `offset` so recently that its Service may not be stored yet.

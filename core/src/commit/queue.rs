@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use crate::range::Range;
 
-use super::faults::Fault;
 use super::limits::Limits;
 use super::operation::{Deferral, Failure, Finished, Operation, Outcome, Ticket, UNKNOWN_REVISION};
 use super::pending::{Owner, Pending};
@@ -95,11 +94,6 @@ impl<R: Range> Queue<R> {
         self.waiting.remove(at)
     }
 
-    #[cfg(feature = "faults")]
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Pending<R>> {
-        self.waiting.iter()
-    }
-
     /// The store refuses the operations, and says why.
     pub(super) fn refuse_all(&mut self, message: &str) {
         for pending in mem::take(&mut self.waiting) {
@@ -175,11 +169,7 @@ impl<R: Range> Queue<R> {
             return;
         }
         self.newest_as_of = 0;
-        if Fault::AsOfAnotherStore.is_on() {
-            return;
-        }
-        let first_later = asked.saturating_sub(u64::from(Fault::ForeignAsOfKept.is_on()));
-        let is_later = |owner| matches!(owner, Owner::Caller(ticket) if ticket.0 >= first_later);
+        let is_later = |owner| matches!(owner, Owner::Caller(ticket) if ticket.0 >= asked);
         for pending in mem::take(&mut self.waiting) {
             match pending.operation {
                 Operation::Release { as_of, .. } if as_of > reached && !is_later(pending.owner) => {

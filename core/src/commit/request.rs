@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::range::Range;
 
-use super::faults::Fault;
 use super::operation::Finished;
 
 /// The state of the key that a transaction expects; all 0 if there is no key.
@@ -25,25 +24,17 @@ pub struct Guard {
 impl Guard {
     /// Whether a watch that has reported the key in state `head` reports this one next.
     pub(super) fn follows_watched(self, head: Self) -> bool {
-        let mut next = Self { mod_revision: self.mod_revision, version: head.version + 1, ..head };
-        if Fault::WatchOfAnotherKey.is_on() {
-            next.create_revision = self.create_revision;
-        }
-        self == next
-            || (Fault::WatchWithGap.is_on() && self.create_revision == head.create_revision)
-            || (Fault::DeleteIgnored.is_on() && self.version == 1)
+        self == Self { mod_revision: self.mod_revision, version: head.version + 1, ..head }
     }
 
     /// Whether the key has not been deleted since it was in state `before`.
     pub(super) fn is_same_key(self, before: Self) -> bool {
-        before.create_revision == self.create_revision || Fault::CreateRevisionIgnored.is_on()
+        before.create_revision == self.create_revision
     }
 
     /// Whether this is the next state of the same key.
     pub(super) fn is_next_version(self, before: Self) -> bool {
         self.version == before.version + 1
-            || (Fault::TwoVersionsTakenForOne.is_on() && self.version == before.version + 2)
-            || Fault::FirstAndLastCompared.is_on()
     }
 }
 

@@ -7,7 +7,6 @@ use crate::range::Range;
 
 use super::batch::{Batch, Entry};
 use super::edit::Edited;
-use super::faults::Fault;
 use super::history::History;
 use super::operation::{Diff, Failure, Listed, Operation, Outcome};
 use super::pending::{Owner, Pending};
@@ -30,10 +29,8 @@ impl Written {
     /// The answer came `now`, to a request of this time.
     pub(super) fn new(revision: u64, sent: Duration, now: Duration, grace: Duration) -> Self {
         // Half of the grace is left for the caller, or else it would begin with too little.
-        let patience = grace / if Fault::LateAfterWholeGrace.is_on() { 1 } else { 2 };
-        let is_late = now.saturating_sub(sent) > patience && !Fault::LateAnswerAcknowledged.is_on();
-        let from_answer = Fault::LateAnswerAcknowledged.is_on() || Fault::GraceFromAnswer.is_on();
-        Self { revision, use_until: if from_answer { now } else { sent } + grace, is_late }
+        let is_late = now.saturating_sub(sent) > grace / 2;
+        Self { revision, use_until: sent + grace, is_late }
     }
 
     /// Ends the operations of the batch that was written.
@@ -66,7 +63,7 @@ impl Written {
         let (range, store) = (history.range(), history.store());
         let values: Vec<R::Value> = offsets.iter().filter_map(|offset| range.value_at(*offset)).collect();
         let is_wanted = pending.owner != Owner::Nobody;
-        if is_late || (!is_wanted && !Fault::CancelledNotReleased.is_on()) {
+        if is_late || !is_wanted {
             queue.undo(values.iter().copied(), revision, store);
         }
         if is_wanted && is_late {
@@ -123,7 +120,7 @@ fn end_edits<R: Range>(batch: &mut Batch<R>, queue: &mut Queue<R>) {
 /// Ends the operations of a batch that the store refuses, and says why. A compare-and-swap needs a read first: etcd carries
 /// one out that exceeds its quota, and then says that there is no space.
 pub(super) fn refuse<R: Range>(mut batch: Batch<R>, is_swap: bool, message: &str, queue: &mut Queue<R>) {
-    if is_swap && !Fault::RefusalTakenForFailure.is_on() {
+    if is_swap {
         for Entry { pending, .. } in &mut batch.entries {
             pending.refusal = Some(pending.refused(message));
         }

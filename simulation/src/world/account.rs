@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::fmt::Write;
 
 use rangekeeper::commit::Guard;
-use rangekeeper::commit::limits::Limits;
+use rangekeeper::commit::Limits;
 
 use crate::knowledge::Knowledge;
 use crate::server::{Notice, Owed};

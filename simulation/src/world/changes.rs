@@ -1,7 +1,7 @@
 //! What must hold of each change of the key.
 
 use rangekeeper::allocator::Strategy;
-use rangekeeper::commit::limits::Limits;
+use rangekeeper::commit::Limits;
 use rangekeeper::range::Range;
 
 use crate::server::{Notice, Owed, Right};

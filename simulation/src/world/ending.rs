@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use rangekeeper::commit::limits::Limits;
+use rangekeeper::commit::Limits;
 
 use crate::server::Notice;
 use crate::violation::Invariant;

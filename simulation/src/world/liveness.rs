@@ -1,6 +1,6 @@
 //! What a restore must not cost: values that are free in the restored store are handed out again.
 
-use rangekeeper::commit::limits::Limits;
+use rangekeeper::commit::Limits;
 
 use crate::server::{Notice, Open, Release, Rule, Submitted};
 use crate::store::{Version, bits};

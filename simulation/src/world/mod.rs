@@ -36,7 +36,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use rangekeeper::commit::Config;
-use rangekeeper::commit::limits::Limits;
+use rangekeeper::commit::Limits;
 use rangekeeper::ports::PortRange;
 use rangekeeper::range_allocation::{Form, RangeAllocation};
 

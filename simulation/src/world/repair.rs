@@ -8,7 +8,7 @@ use rangekeeper::ports::PortRange;
 use rangekeeper::service::{Service, ServicePort};
 
 use crate::cache;
-use crate::faults::{ShellFault, with_more};
+use crate::faults::ShellFault;
 use crate::server::{Pass, Read, Right, Submitted};
 use crate::services::ports;
 use crate::store::{Look, Store};
@@ -28,9 +28,6 @@ impl World {
                 5 => interval * 13 / 10,
                 _ => interval + self.random.below(interval / 50),
             };
-            if next < interval / 2 {
-                self.servers[server].wall += interval;
-            }
             self.at(now + next, Event::Pass(server));
         }
         if !self.servers[server].up || !matches!(self.servers[server].pass, Pass::None) {
@@ -66,17 +63,13 @@ impl World {
         }
         let Pass::Reading { listed, mut pass, .. } = std::mem::replace(&mut one.pass, Pass::None) else { return };
         let Outcome::Read(view) = outcome else { return };
-        let now = duration(local + if crate::faults::is_on(25) { one.wall } else { 0 });
-        let more = if one.repeats { 1 << 25 | 1 << 33 } else { 0 };
-        let needs_fence = with_more(more, || pass.read(&mut one.passes, &one.committer, &view, now)).expect("begun");
+        let now = duration(local + one.ahead);
+        let needs_fence = pass.read(&mut one.passes, &one.committer, &view, now).expect("begun");
         let is_keyless = |backup: &Store| backup.key().is_none() && view.initialised;
         let is_due = one.has_due(self.now) || self.backup.as_deref().is_some_and(is_keyless);
         let is_due = is_due && self.is_restored_in_pass && !self.calm;
-        // With the fault no fence is written, or Services are listed before it.
-        let needs_fence = needs_fence && !crate::faults::is_on(81);
-        let list_at = crate::faults::is_on(82).then(|| self.store.revision());
         let (incarnation, is_early) = (one.incarnation, listed.is_some());
-        let read = Read { view, listed, time: self.now, look: None, list_at, pass };
+        let read = Read { view, listed, time: self.now, look: None, pass };
         if is_due {
             self.restore_in_pass(server);
         }
@@ -138,13 +131,13 @@ impl World {
     }
 
     pub(super) fn list(&mut self, server: usize) {
-        let Pass::Listing(Read { view, listed, time, look, list_at, pass }) =
+        let Pass::Listing(Read { view, listed, time, look, pass }) =
             std::mem::replace(&mut self.servers[server].pass, Pass::None)
         else {
             return;
         };
         let read = view.revision;
-        let at = list_at.or(look.map(|look| look.revision)).unwrap_or(self.store.revision());
+        let at = look.map_or(self.store.revision(), |look| look.revision);
         if at > self.store.revision() {
             note!(self, "server {server} cannot list Services at r{at}");
             return;
@@ -200,10 +193,7 @@ impl World {
             )
         } else {
             let (found, report) = listing.finish(&mut one.passes, audit).expect("its own audit");
-            let more = if one.repeats { 1 << 33 } else { 0 };
-            let diff =
-                with_more(more, || found.diff(&mut one.passes, &mut one.committer, guard)).expect("its own range");
-            (diff, report)
+            (found.diff(&mut one.passes, &mut one.committer, guard).expect("its own range"), report)
         };
         one.repeats = false;
         one.duplicates = duplicates;

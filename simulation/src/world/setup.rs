@@ -4,7 +4,7 @@ use std::collections::BinaryHeap;
 use std::num::NonZeroU8;
 
 use rangekeeper::allocator::Strategy;
-use rangekeeper::commit::limits::Limits;
+use rangekeeper::commit::Limits;
 use rangekeeper::commit::{Committer, Config, Passes, Replace};
 use rangekeeper::ports::PortRange;
 
@@ -46,8 +46,7 @@ impl World {
             } else {
                 Pace { passes, interval, grace }
             };
-            let mut committer = Committer::new(range, configured(config, pace), random.fork());
-            committer.limit(limits);
+            let committer = Committer::with_limits(range, configured(config, pace), limits, random.fork());
             servers.push(Server {
                 pace,
                 is_command,
@@ -72,7 +71,7 @@ impl World {
                 passes: counting(pace),
                 pass: Pass::None,
                 repeats: false,
-                wall: 0,
+                ahead: 0,
                 rights: Vec::new(),
                 sightings: [Sightings::default(); 64],
                 last_pass: None,
@@ -209,8 +208,7 @@ impl World {
     pub(super) fn forget_all(&mut self, server: usize) {
         let (rng, epoch) = (self.random.fork(), self.store.epoch);
         let one = &mut self.servers[server];
-        one.committer = Committer::new(self.range, configured(self.config, one.pace), rng);
-        one.committer.limit(self.limits);
+        one.committer = Committer::with_limits(self.range, configured(self.config, one.pace), self.limits, rng);
         one.passes = counting(one.pace);
         (one.cache, one.unclaimed) = (None, 0);
         one.sightings = [Sightings::default(); 64];

@@ -2,6 +2,7 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::super::config::Replace;
+use super::super::operation::Listed;
 use super::super::testing::*;
 use super::*;
 use crate::allocator::{AllocateError, BatchError, Strategy};

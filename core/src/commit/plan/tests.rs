@@ -31,13 +31,13 @@ fn evaluate(
     let operations: Vec<_> = operations.into_iter().zip(0..).map(|(one, ticket)| pending(ticket, one)).collect();
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
     let outcomes = plan.evaluate(&operations, &mut rng).into_iter().map(|planned| match planned {
-        Some(Planned::End(outcome)) => outcome,
-        Some(Planned::Take(offsets)) => {
+        Planned::End(outcome) => outcome,
+        Planned::Take(offsets) => {
             let values = offsets.into_iter().map(port).collect();
             Outcome::Allocated { values, revision: 0, store: 0, use_until: GRACE }
         }
-        Some(Planned::Edit(edited)) => Outcome::Edited(edited),
-        Some(Planned::View) | None => panic!("no read was planned"),
+        Planned::Edit(edited) => Outcome::Edited(edited),
+        Planned::View => panic!("no read was planned"),
     });
     let outcomes = outcomes.collect();
     let (next, effect) = plan.finish();

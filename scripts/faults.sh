@@ -1,0 +1,144 @@
+#!/usr/bin/env bash
+# Puts faults into the commit protocol, one by one, and has the simulation find them: each within a minute.
+#
+#   scripts/faults.sh all            all of them, and writes the table of docs/simulation.md
+#   scripts/faults.sh check          all of them, and compares the table
+#   scripts/faults.sh draw           those of shells, the patches that the last commit changed, and twelve more, drawn by its hash
+#   scripts/faults.sh NUMBER...      these
+#
+# A fault of the protocol is a patch in simulation/faults, which is applied to a copy of the sources; its first lines have its number, what
+# it is, and the fault without which other rules hide it. A fault of a shell is a switch of the simulation (simulation/src/faults.rs).
+set -euo pipefail
+shopt -s inherit_errexit
+cd "$(dirname "$0")/.."
+document=docs/simulation.md work=target/faults
+cargo=${CARGO:-cargo}
+begin='<!-- table of faults: written by scripts/faults.sh all -->' end='<!-- end of the table -->'
+
+fail() {
+	echo "faults: $*" >&2
+	exit 1
+}
+
+# Copies the sources that cargo needs, as they are in the checkout.
+copy() {
+	rm -rf "$work/tree" "$work/bin"
+	mkdir -p "$work/tree" "$work/bin"
+	git ls-files -z --cached --others --exclude-standard -- '*.rs' '*.toml' '*.md' Cargo.lock |
+		while IFS= read -r -d '' file; do [[ ! -e $file ]] || printf '%s\0' "$file"; done | xargs -0 cp --parents -p -t "$work/tree"
+}
+
+# Builds the simulation with these patches into $work/bin/NAME.
+build() { # NAME PATCH...
+	local name=$1 file
+	shift
+	for file; do patch -p1 -s --no-backup-if-mismatch -d "$work/tree" <"$file" || fail "$file does not apply"; done
+	(cd "$work/tree" && "$cargo" build --release --locked --quiet -p rangekeeper-simulation --target-dir ../build \
+		--config 'profile.release.debug=false' --config 'profile.release.codegen-units=16' --config 'profile.release.lto=false' --config 'profile.release.opt-level=1' --config 'profile.release.package."*".opt-level=2') 2>"$work/errors" ||
+		{ cat "$work/errors" >&2; fail "it does not build with $*"; }
+	cp "$work/build/release/simulate" "$work/bin/$name"
+	for file; do patch -p1 -s -R --no-backup-if-mismatch -d "$work/tree" <"$file"; done
+}
+
+# The patch of a fault, if it is one.
+patch_of() { # NUMBER
+	local files=(simulation/faults/"$(printf %02d "$1")"-*.patch)
+	[[ ! -e ${files[0]} ]] || echo "${files[0]}"
+}
+
+shell_fault() { "$work/bin/none" --shell-faults | sed -n "s/^$1 \([0-9]*\) \(.*\)/\1 \2/p"; }
+
+# The arguments of the simulation for the faults of shells among these.
+switches() { # NUMBER...
+	local number
+	for number; do [[ -n $(patch_of "$number") ]] || printf -- '--fault %d ' "$number"; done
+}
+
+# The name of the build with the patches among these, which is made if it is not there yet.
+built() { # NUMBER...
+	local number file name=none patches=()
+	for number; do
+		file=$(patch_of "$number")
+		[[ -z $file ]] || { patches+=("$file"); name=${name#none}${name:+}$number-; }
+	done
+	[[ $name == none || -e $work/bin/$name ]] || build "$name" "${patches[@]}"
+	echo "$work/bin/$name"
+}
+
+# Prints the row of a fault.
+play() { # NUMBER
+	local number=$1 with name file both alone other seed last
+	file=$(patch_of "$number")
+	if [[ -n $file ]]; then
+		name=$(sed -n '1s/^Fault [0-9]*: //p' "$file") with=$(sed -n '2s/^Together with: //p' "$file")
+	else
+		read -r with name <<<"$(shell_fault "$number")" || fail "there is no fault $number"
+	fi
+	[[ $with != 0 ]] || with=
+	both=$(built "$number" $with)
+	if [[ -z $with ]]; then
+		seed=$("$both" --violations 1 $(switches "$number")) || fail "fault $number ($name) is not found"
+	else
+		# Neither of them alone breaks the schedule.
+		alone=$(built "$number") other=$(built "$with")
+		seed=$("$both" --violations 20000 --seconds 60 $(switches "$number" "$with") |
+			"$alone" --holding $(switches "$number") | "$other" --holding $(switches "$with") | sed -n 1p)
+		[[ -n $seed ]] || fail "fault $number ($name) with $with is not found"
+		name+=", together with $with"
+	fi
+	last=$("$both" --seed "$seed" $(switches "$number" $with) | tail -n 1) || true
+	sed -n "s/^seed \([0-9]*\), \([0-9]*\) steps: \(I[0-9]*\):.*/| $number | $name | \1 | \3 | \2 |/p" <<<"$last"
+}
+
+numbers() {
+	{
+		for file in simulation/faults/*.patch; do basename "$file" | sed 's/^0*\([0-9]*\)-.*/\1/'; done
+		"$work/bin/none" --shell-faults | cut -d ' ' -f 1
+	} | sort -n
+}
+
+drawn() {
+	local commit
+	commit=$(git rev-parse HEAD)
+	{
+		"$work/bin/none" --shell-faults | cut -d ' ' -f 1
+		git diff --name-only "$commit~1" -- simulation/faults 2>/dev/null | sed -n 's!.*/0*\([0-9]*\)-.*!\1!p'
+		for file in simulation/faults/*.patch; do
+			echo "$(echo "$commit $file" | sha256sum) $(basename "$file" | sed 's/^0*\([0-9]*\)-.*/\1/')"
+		done | sort | head -n 12 | cut -d ' ' -f 4
+	} | sort -nu
+}
+
+for file in simulation/faults/*.patch; do git apply --check "$file" || fail "$file does not apply: adapt it to the change"; done
+copy
+build none
+what=${1:?}
+case $what in
+all | check) chosen=$(numbers) ;;
+draw) chosen=$(drawn) ;;
+*) chosen=$* ;;
+esac
+rows=()
+for number in $chosen; do
+	row=$(play "$number")
+	[[ -n $row ]] || fail "fault $number: the schedule holds when it is played again"
+	echo "$row"
+	rows+=("$row")
+	rm -f "$work/bin/$number-"
+done
+echo "${#rows[@]} faults, all found"
+case $what in
+all)
+	{
+		sed "/$begin/q" "$document"
+		printf '%s\n' '| fault | | seed | found by | after steps |' '|---|---|---|---|---|' "${rows[@]}"
+		sed -n "/$end/,\$p" "$document"
+	} >"$work/document"
+	cp "$work/document" "$document"
+	;;
+*)
+	for row in "${rows[@]}"; do
+		grep -qxF "$row" "$document" || fail "$document has another row for: $row (scripts/faults.sh all writes the table)"
+	done
+	;;
+esac
