@@ -105,16 +105,6 @@ func (x *Index) IsTaken(addr netip.Addr) bool {
 // addresses of all dynamic bands, or, if there are none, of all static bands (KEP-3070). A CIDR that the Index does not have
 // counts as full. The error is ErrFull. Cost: O(len(cidrs) * CIDRs + log addresses), at any fill.
 func (x *Index) Reserve(cidrs []ServiceCIDR, until time.Duration) (Reservation, error) {
-	return x.reserve(cidrs, false, until)
-}
-
-// ReserveInOrder is Reserve from the first of these CIDRs that has a free address: one of its static band only if its dynamic
-// band has none.
-func (x *Index) ReserveInOrder(cidrs []ServiceCIDR, until time.Duration) (Reservation, error) {
-	return x.reserve(cidrs, true, until)
-}
-
-func (x *Index) reserve(cidrs []ServiceCIDR, inOrder bool, until time.Duration) (Reservation, error) {
 	// Most clusters have a few CIDRs: this stays on the stack.
 	var few [4]rk.ServiceCIDR
 	all := few[:0]
@@ -125,7 +115,7 @@ func (x *Index) reserve(cidrs []ServiceCIDR, inOrder bool, until time.Duration) 
 		all = append(all, cidr.inner.c)
 	}
 	var c rk.Reservation
-	code := rk.IndexReserve(x.pointer(), all, inOrder, timeToC(until), &c)
+	code := rk.IndexReserve(x.pointer(), all, timeToC(until), &c)
 	runtime.KeepAlive(x)
 	if code != rk.ResultOK {
 		return Reservation{}, resultError(code)

@@ -2743,10 +2743,8 @@ rk_result rk_index_is_taken(const struct rk_index *index,
                             bool *is_taken);
 
 /**
- * Reserves a free address of these CIDRs until a time. With `in_order` it is of the first CIDR that has one, and of
- * its static band only if its dynamic band has none (KEP-3070); without it, a CIDR is chosen with the probability of
- * its share in the free addresses of all dynamic bands, or, if there are none, of all static bands. CIDRs that the
- * index does not have count as full. Cost: O(len * CIDRs + log addresses), at any fill.
+ * Reserves a free address of these CIDRs until a time. A CIDR is chosen with the probability of its share in the free addresses of
+ * all dynamic bands, or, if there are none, of all static bands (KEP-3070). CIDRs that the index does not have count as full. Cost: O(len * CIDRs + log addresses), at any fill.
  *
  * RK_RESULT_FULL.
  */
@@ -2754,7 +2752,6 @@ RK_MUST_CHECK
 rk_result rk_index_reserve(const struct rk_index *index,
                            const struct rk_service_cidr *cidrs,
                            size_t len,
-                           bool in_order,
                            uint64_t until,
                            struct rk_reservation *reservation);
 

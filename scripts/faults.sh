@@ -3,7 +3,7 @@
 #
 #   scripts/faults.sh all            all of them, and writes the table of docs/simulation.md
 #   scripts/faults.sh check          all of them, and compares the table
-#   scripts/faults.sh draw           those of shells, the patches that the last commit changed, and twelve more, drawn by its hash
+#   scripts/faults.sh draw           those of shells, up to twelve patches that the last commit changed, and twelve more, drawn by its hash
 #   scripts/faults.sh NUMBER...      these
 #
 # A fault of the protocol is a patch in simulation/faults, which is applied to a copy of the sources; its first lines have its number, what
@@ -102,7 +102,7 @@ drawn() {
 	commit=$(git rev-parse HEAD)
 	{
 		"$work/bin/none" --shell-faults | cut -d ' ' -f 1
-		git diff --name-only "$commit~1" -- simulation/faults 2>/dev/null | sed -n 's!.*/0*\([0-9]*\)-.*!\1!p'
+		git diff --name-only "$commit~1" -- simulation/faults 2>/dev/null | sed -n 's!.*/0*\([0-9]*\)-.*!\1!p' | head -n 12 || true
 		for file in simulation/faults/*.patch; do
 			echo "$(echo "$commit $file" | sha256sum) $(basename "$file" | sed 's/^0*\([0-9]*\)-.*/\1/')"
 		done | sort | head -n 12 | cut -d ' ' -f 4

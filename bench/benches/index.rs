@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rand_core::Rng;
-use rangekeeper::index::{Index, Pool};
+use rangekeeper::index::Index;
 use rangekeeper::service_cidr::ServiceCidr;
 use rangekeeper_bench::{generator, scaled};
 use roaring::RoaringTreemap;
@@ -28,7 +28,7 @@ fn filled(cidr: ServiceCidr, count: u64) -> (Index, Vec<IpAddr>) {
             addresses.push(address);
             continue;
         }
-        let reservation = index.reserve(Pool::Among(&[cidr]), UNTIL, &mut rng).expect("a free address");
+        let reservation = index.reserve(&[cidr], UNTIL, &mut rng).expect("a free address");
         index.confirm(reservation, 1);
         index.added(reservation.address, 1);
         addresses.push(reservation.address);
@@ -44,7 +44,7 @@ fn case(c: &mut Criterion, name: &str, cidr: ServiceCidr, count: u64) {
     let mut rng = generator(43);
     group.bench_function("rangekeeper", |b| {
         b.iter(|| {
-            let reservation = index.reserve(Pool::Among(&[cidr]), UNTIL, &mut rng).expect("a free address");
+            let reservation = index.reserve(&[cidr], UNTIL, &mut rng).expect("a free address");
             revision += 1;
             index.confirm(reservation, revision);
             revision += 1;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::{below, seeded};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rangekeeper::index::{Full, Index, Pool, Reservation, ReserveError, StaleList};
+use rangekeeper::index::{Full, Index, Reservation, ReserveError, StaleList};
 use rangekeeper::service_cidr::ServiceCidr;
 
 /// Small ones that are soon full, some of which overlap, and ones too wide for a bitmap.
@@ -236,16 +236,12 @@ impl History {
                 let mut cidrs = server.cidrs.clone();
                 cidrs.retain(|_| below(4, rng) > 0);
                 cidrs.push(CIDRS[below(CIDRS.len() as u32, rng) as usize].parse::<ServiceCidr>().expect("a CIDR"));
-                let pool = [Pool::Among(&cidrs), Pool::InOrder(&cidrs)][below(2, rng) as usize];
-                let known = || cidrs.iter().filter(|cidr| server.cidrs.contains(cidr)).copied();
-                let candidates: Vec<ServiceCidr> = match pool {
-                    Pool::Among(_) => known().collect(),
-                    Pool::InOrder(_) => known().find(|cidr| server.free(store, *cidr) > 0).into_iter().collect(),
-                };
-                match server.index.reserve(pool, until, rng) {
+                let candidates: Vec<ServiceCidr> =
+                    cidrs.iter().filter(|cidr| server.cidrs.contains(cidr)).copied().collect();
+                match server.index.reserve(&cidrs, until, rng) {
                     Ok(reservation) => {
                         let address = reservation.address;
-                        assert!(server.may_choose(store, &candidates, address), "{address} from {pool:?}");
+                        assert!(server.may_choose(store, &candidates, address), "{address} from {cidrs:?}");
                         totals.reserved += 1;
                         addresses.insert(address);
                         server.reserved.push(Reserved { reservation, until, seen: None, already_exists: false });
@@ -474,7 +470,7 @@ fn a_cidr_is_chosen_by_its_share_in_the_free_addresses() {
     let (small, large) = (cidrs[0], cidrs[1]);
     let mut rng = seeded(8);
     for _ in 0..640 {
-        index.reserve(Pool::Among(&[large, small]), LATER, &mut rng).expect("half of them are free");
+        index.reserve(&[large, small], LATER, &mut rng).expect("half of them are free");
     }
     let used = |cidr| index.usage(cidr).map(|usage| usage.used).expect("a CIDR of the index");
     // 958 and 238 addresses in their dynamic bands: 512.6 and 127.4 are expected, with a deviation of 7.
@@ -491,15 +487,13 @@ fn static_bands_come_last_whichever_cidr_has_them() {
         index.added(cidrs[0].value_at(offset).expect("an address"), 1);
     }
     for _ in u64::from(cidrs[1].static_band())..cidrs[1].size() {
-        let chosen = index.reserve(Pool::Among(&cidrs), LATER, &mut rng).expect("a free address").address;
+        let chosen = index.reserve(&cidrs, LATER, &mut rng).expect("a free address").address;
         assert!(cidrs[1].offset_of(chosen) >= Some(cidrs[1].static_band().into()), "{chosen}");
     }
-    let ordered = index.reserve(Pool::InOrder(&cidrs), LATER, &mut rng).expect("a free address").address;
-    assert!(cidrs[0].offset_of(ordered).is_some(), "{ordered}");
-    for _ in 0..31 {
-        index.reserve(Pool::Among(&cidrs), LATER, &mut rng).expect("a free address");
+    for _ in 0..32 {
+        index.reserve(&cidrs, LATER, &mut rng).expect("a free address");
     }
-    assert_eq!(index.reserve(Pool::Among(&cidrs), LATER, &mut rng), Err(Full));
+    assert_eq!(index.reserve(&cidrs, LATER, &mut rng), Err(Full));
 }
 
 #[test]
@@ -509,7 +503,7 @@ fn reservations_in_a_wide_cidr_stay_in_a_region() {
     let cidr = cidrs[0];
     let mut rng = seeded(11);
     let mut choose = |index: &mut Index| {
-        let reservation = index.reserve(Pool::Among(&cidrs), LATER, &mut rng).expect("a free address");
+        let reservation = index.reserve(&cidrs, LATER, &mut rng).expect("a free address");
         cidr.offset_of(reservation.address).expect("an address of the CIDR")
     };
     let mut last = 0;
@@ -545,7 +539,7 @@ fn ipv4_mapped_addresses_are_in_no_ipv6_cidr() {
     assert_eq!(free(&index), before);
     let mut rng = seeded(12);
     for _ in 0..10_000 {
-        let chosen = index.reserve(Pool::InOrder(&cidrs[1..]), LATER, &mut rng).expect("a free address").address;
+        let chosen = index.reserve(&cidrs[1..], LATER, &mut rng).expect("a free address").address;
         assert!(chosen.is_ipv6() && chosen < address("::ffff:0:0"), "{chosen}");
     }
 }
@@ -629,7 +623,7 @@ fn all_addresses_of_odd_cidrs_are_offered_once() {
         let (mut index, cidrs) = with(&[text]);
         let mut rng = seeded(10);
         let mut chosen = BTreeSet::new();
-        while let Ok(reservation) = index.reserve(Pool::Among(&cidrs), LATER, &mut rng) {
+        while let Ok(reservation) = index.reserve(&cidrs, LATER, &mut rng) {
             assert!(chosen.insert(reservation.address), "{text}: {} again", reservation.address);
             assert!(index.is_taken(reservation.address));
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rangekeeper::index::{Index, Pool};
+use rangekeeper::index::Index;
 use rangekeeper::service_cidr::ServiceCidr;
 
 const MILLION: u64 = 1_000_000;
@@ -30,7 +30,7 @@ fn a_million_addresses_of_a_64_bit_subnet_take_32_mebibytes_until_they_are_remov
     let before = resident();
 
     for address in &mut addresses {
-        let reservation = index.reserve(Pool::Among(&[cidr]), Duration::MAX, &mut rng).expect("a free address");
+        let reservation = index.reserve(&[cidr], Duration::MAX, &mut rng).expect("a free address");
         index.confirm(reservation, 1);
         index.added(reservation.address, 1);
         *address = reservation.address;
@@ -42,7 +42,7 @@ fn a_million_addresses_of_a_64_bit_subnet_take_32_mebibytes_until_they_are_remov
 
     // A watch that stands still, and an end of that.
     for address in &mut late {
-        let reservation = index.reserve(Pool::Among(&[cidr]), Duration::MAX, &mut rng).expect("a free address");
+        let reservation = index.reserve(&[cidr], Duration::MAX, &mut rng).expect("a free address");
         index.confirm(reservation, 2);
         *address = reservation.address;
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use rangekeeper_core::any::AnyValue;
-use rangekeeper_core::index::{Changes, Full, Index, Pool, Reservation, ReserveError, StaleList};
+use rangekeeper_core::index::{Changes, Full, Index, Reservation, ReserveError, StaleList};
 
 use crate::guard::{guard, guard_or};
 use crate::handle::Handle;
@@ -198,10 +198,8 @@ pub unsafe extern "C" fn rk_index_is_taken(
     })
 }
 
-/// Reserves a free address of these CIDRs until a time. With `in_order` it is of the first CIDR that has one, and of
-/// its static band only if its dynamic band has none (KEP-3070); without it, a CIDR is chosen with the probability of
-/// its share in the free addresses of all dynamic bands, or, if there are none, of all static bands. CIDRs that the
-/// index does not have count as full. Cost: O(len * CIDRs + log addresses), at any fill.
+/// Reserves a free address of these CIDRs until a time. A CIDR is chosen with the probability of its share in the free addresses of
+/// all dynamic bands, or, if there are none, of all static bands (KEP-3070). CIDRs that the index does not have count as full. Cost: O(len * CIDRs + log addresses), at any fill.
 ///
 /// RK_RESULT_FULL.
 #[must_use]
@@ -210,7 +208,6 @@ pub unsafe extern "C" fn rk_index_reserve(
     index: *const rk_index,
     cidrs: *const rk_service_cidr,
     len: usize,
-    in_order: bool,
     until: u64,
     reservation: *mut rk_reservation,
 ) -> rk_result {
@@ -220,9 +217,8 @@ pub unsafe extern "C" fn rk_index_reserve(
             let cidrs = slice(scope, cidrs, len)?.iter().map(|cidr| cidr.get());
             (borrow(scope, index)?, cidrs.collect::<Result<Vec<_>, _>>()?, Out::new(scope, reservation)?)
         };
-        let pool = if in_order { Pool::InOrder(&cidrs) } else { Pool::Among(&cidrs) };
         out.write(index.0.with(|state| {
-            match state.index.reserve(pool, Duration::from_nanos(until), &mut state.generator) {
+            match state.index.reserve(&cidrs, Duration::from_nanos(until), &mut state.generator) {
                 Ok(reservation) => Ok(reservation.into()),
                 Err(Full) => Err(rk_result::Full),
             }

@@ -111,7 +111,7 @@ fn threads_share_an_index_that_one_of_them_closes() {
                     for call in 0..CALLS {
                         let (mut reservation, mut flag) = (rk_reservation::default(), false);
                         let (mut used, mut free, mut expired) = (0, 0, 0);
-                        let result = rk_index_reserve(index, order.as_ptr(), 2, n == 1, call, &mut reservation);
+                        let result = rk_index_reserve(index, order.as_ptr(), 2, call, &mut reservation);
                         assert!(matches!(result, OK | rk_result::Full | rk_result::Closed), "{result:?}");
                         if result == OK {
                             let address = reservation.address;
@@ -284,7 +284,7 @@ fn other_handles_keep_nothing_of_what_they_were_created_from() {
         assert_eq!(rk_index_new(1, &mut index), OK);
         assert_eq!(rk_index_insert_cidr(index, &cidr, &mut added), OK);
         let order = vec![cidr];
-        assert_eq!(rk_index_reserve(index, order.as_ptr(), 1, true, 9, &mut reservation), OK);
+        assert_eq!(rk_index_reserve(index, order.as_ptr(), 1, 9, &mut reservation), OK);
         drop(order);
         assert_eq!(rk_index_confirm(index, &reservation, 1), OK);
         rk_index_free(index);

@@ -28,14 +28,14 @@ int main(void) {
   /* Five addresses are left: each is offered once. */
   rk_reservation all[5], more, v6, ordered;
   for (int i = 0; i < 5; i++) {
-    CHECK_OK(rk_index_reserve(index, order, 1, false, 60, &all[i]));
+    CHECK_OK(rk_index_reserve(index, order, 1, 60, &all[i]));
     for (int j = 0; j < i; j++) CHECK(!same(all[i].address, all[j].address));
   }
-  CHECK_RESULT(rk_index_reserve(index, order, 1, false, 60, &more), RK_RESULT_FULL);
+  CHECK_RESULT(rk_index_reserve(index, order, 1, 60, &more), RK_RESULT_FULL);
   CHECK_RESULT(rk_index_reserve_address(index, &one, 60, &more), RK_RESULT_ALREADY_ALLOCATED);
   CHECK_RESULT(rk_index_reserve_address(index, AT(ipv4(0x0b000001)), 60, &more), RK_RESULT_NOT_IN_RANGE);
-  CHECK_OK(rk_index_reserve(index, order + 1, 1, false, 70, &v6));
-  CHECK_OK(rk_index_reserve(index, order, 2, true, 70, &ordered));
+  CHECK_OK(rk_index_reserve(index, order + 1, 1, 70, &v6));
+  CHECK_OK(rk_index_reserve(index, order, 2, 70, &ordered));
   CHECK(v6.address.kind == RK_VALUE_KIND_IPV6 && ordered.address.kind == RK_VALUE_KIND_IPV6);
 
   /* One is created, one is refused, one was created by another client, two have no answer. */
@@ -63,9 +63,9 @@ int main(void) {
   CHECK_OK(rk_index_remove_cidr(index, &wide, &answer));
   CHECK(answer);
   CHECK_RESULT(rk_index_usage(index, &wide, &used, &available), RK_RESULT_INVALID_ARGUMENT);
-  CHECK_RESULT(rk_index_reserve(index, order + 1, 1, false, 70, &v6), RK_RESULT_FULL);
+  CHECK_RESULT(rk_index_reserve(index, order + 1, 1, 70, &v6), RK_RESULT_FULL);
   CHECK_OK(rk_index_close(index));
-  CHECK_RESULT(rk_index_reserve(index, order, 1, false, 60, &more), RK_RESULT_CLOSED);
+  CHECK_RESULT(rk_index_reserve(index, order, 1, 60, &more), RK_RESULT_CLOSED);
   rk_index_free(index);
   return 0;
 }

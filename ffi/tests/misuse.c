@@ -1122,11 +1122,11 @@ static void indexes(void) {
   CHECK_NULL(rk_index_is_taken(x, NULL, &flag));
   CHECK_NULL(rk_index_is_taken(x, &good, NULL));
   const rk_service_cidr forged[2] = {cidr, {ipv4(0x0a000000), 33}};
-  CHECK_NULL(rk_index_reserve(NULL, forged, 0, true, 0, &r));
-  CHECK_NULL(rk_index_reserve(x, NULL, 1, true, 0, &r));
-  CHECK_INVALID(rk_index_reserve(x, forged, 2, true, 0, &r));
-  CHECK_NULL(rk_index_reserve(x, NULL, 0, true, 0, NULL));
-  CHECK_RESULT(rk_index_reserve(x, NULL, 0, false, 0, &r), RK_RESULT_FULL);
+  CHECK_NULL(rk_index_reserve(NULL, forged, 0, 0, &r));
+  CHECK_NULL(rk_index_reserve(x, NULL, 1, 0, &r));
+  CHECK_INVALID(rk_index_reserve(x, forged, 2, 0, &r));
+  CHECK_NULL(rk_index_reserve(x, NULL, 0, 0, NULL));
+  CHECK_RESULT(rk_index_reserve(x, NULL, 0, 0, &r), RK_RESULT_FULL);
   CHECK_NULL(rk_index_reserve_address(NULL, &good, 0, &r));
   CHECK_NULL(rk_index_reserve_address(x, NULL, 0, &r));
   CHECK_NULL(rk_index_reserve_address(x, &good, 0, NULL));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use rand_core::{TryRng, utils};
-use rangekeeper::index::{Changes, Full, Index, Pool, Reservation, ReserveError, StaleList};
+use rangekeeper::index::{Changes, Full, Index, Reservation, ReserveError, StaleList};
 use rangekeeper::service_cidr::ServiceCidr;
 
 /// Some overlap, the first two are soon full, and the wide ones have no bitmap.
@@ -37,7 +37,6 @@ enum Step {
     RemoveCidr(u8),
     Reserve {
         cidrs: [u8; 3],
-        in_order: bool,
         until: u8,
     },
     ReserveAddress {
@@ -163,19 +162,15 @@ fuzz_target!(|input: Input| {
                 assert_eq!(index.remove_cidr(any(*at)), model.cidrs.contains(&any(*at)));
                 model.cidrs.retain(|cidr| *cidr != any(*at));
             }
-            Step::Reserve { cidrs, in_order, until } => {
+            Step::Reserve { cidrs, until } => {
                 let until = now + Duration::from_secs((*until).into());
                 let cidrs = cidrs.map(any);
-                let pool = if *in_order { Pool::InOrder(&cidrs) } else { Pool::Among(&cidrs) };
                 let mut open: Vec<ServiceCidr> = cidrs.into_iter().filter(|cidr| model.cidrs.contains(cidr)).collect();
                 open.retain(|cidr| model.free(*cidr, |_| true) > 0);
-                if *in_order {
-                    open.truncate(1);
-                }
                 let is_dynamic = |cidr: &ServiceCidr, offset: u64| offset >= cidr.static_band().into();
                 let some_dynamic =
                     open.iter().any(|cidr| cidr.static_band() == 0 || model.free(*cidr, |at| is_dynamic(cidr, at)) > 0);
-                match index.reserve(pool, until, &mut rng) {
+                match index.reserve(&cidrs, until, &mut rng) {
                     Err(Full) => assert!(open.is_empty()),
                     Ok(reservation) => {
                         let address = reservation.address;
@@ -183,7 +178,7 @@ fuzz_target!(|input: Input| {
                         let may = |cidr: &ServiceCidr| {
                             cidr.offset_of(address).is_some_and(|at| !some_dynamic || is_dynamic(cidr, at))
                         };
-                        assert!(open.iter().any(may), "{address} from {pool:?}");
+                        assert!(open.iter().any(may), "{address} from {cidrs:?}");
                         let reserved = Reserved { reservation, until, is_there: false, already_exists: false };
                         model.reserved.insert(address, reserved);
                         reservations.push(reservation);

@@ -16,7 +16,7 @@ use rangekeeper::any::{AnyRange, AnyValue};
 use rangekeeper::audit::{RepairCounters, RepairOutcome, Report};
 use rangekeeper::bitmap::Bitmap;
 use rangekeeper::commit::{Diff, Finished, Listed, Operation, Outcome, View};
-use rangekeeper::index::{Index, Pool};
+use rangekeeper::index::Index;
 use rangekeeper::ipaddress::{ALLOCATOR, IpAddressObject};
 use rangekeeper::leak::{DEFAULT_PASSES, LeakCounters};
 use rangekeeper::range_allocation::Form;
@@ -177,7 +177,7 @@ fn indexed(cidr: ServiceCidr, count: u32) -> (Index, Vec<IpAddr>) {
     let (mut index, mut rng) = (Index::new(7), generator(3));
     index.insert_cidr(cidr);
     let mut reserve = |_| {
-        let reservation = index.reserve(Pool::Among(&[cidr]), UNTIL, &mut rng).expect("a free address");
+        let reservation = index.reserve(&[cidr], UNTIL, &mut rng).expect("a free address");
         index.confirm(reservation, 1);
         index.added(reservation.address, 1);
         reservation.address
@@ -191,7 +191,7 @@ fn index(text: &str) -> u32 {
     let ((mut index, _), mut rng) = (indexed(cidr, 10_000), generator(4));
     measured(|| {
         for at in 0..SHORT {
-            let reservation = index.reserve(Pool::Among(&[cidr]), UNTIL, &mut rng).expect("a free address");
+            let reservation = index.reserve(&[cidr], UNTIL, &mut rng).expect("a free address");
             let revision = 2 + 2 * u64::from(at);
             index.confirm(reservation, revision);
             index.removed(reservation.address, revision + 1);
@@ -399,7 +399,7 @@ fn index_remove_cidr(size: u32) {
 fn index_expire(size: u32) {
     let (cidr, mut index, mut rng) = (cidr("10.0.0.0/8"), Index::new(7), generator(3));
     index.insert_cidr(cidr);
-    (0..size).for_each(|_| _ = index.reserve(Pool::Among(&[cidr]), UNTIL, &mut rng).expect("a free address"));
+    (0..size).for_each(|_| _ = index.reserve(&[cidr], UNTIL, &mut rng).expect("a free address"));
     measured(|| index.expire(UNTIL));
 }
 

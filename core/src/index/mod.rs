@@ -17,7 +17,7 @@
 //!
 //! use rand_core::SeedableRng;
 //! use rand_xoshiro::Xoshiro256PlusPlus;
-//! use rangekeeper::index::{Index, Pool};
+//! use rangekeeper::index::Index;
 //! use rangekeeper::service_cidr::ServiceCidr;
 //!
 //! let mut rng = Xoshiro256PlusPlus::seed_from_u64(42);
@@ -29,7 +29,7 @@
 //!
 //! // One that a Service asks for by name, and any.
 //! let dns = index.reserve_address("10.96.0.10".parse()?, Duration::from_secs(60))?;
-//! let any = index.reserve(Pool::Among(&[cidr]), Duration::from_secs(60), &mut rng)?;
+//! let any = index.reserve(&[cidr], Duration::from_secs(60), &mut rng)?;
 //! assert_ne!(any.address, dns.address);
 //!
 //! // One object was created at revision 101. The other creation was refused.
@@ -145,16 +145,6 @@ pub struct Reservation {
     pub id: u64,
 }
 
-/// The CIDRs from which a free address is chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pool<'a> {
-    /// From one of these CIDRs, each with the probability of its share in the free addresses of their dynamic bands,
-    /// or, if there are none, of their static bands (KEP-3070).
-    Among(&'a [ServiceCidr]),
-    /// From the first of these CIDRs that has a free address; one of its static band only if its dynamic band has none.
-    InOrder(&'a [ServiceCidr]),
-}
-
 /// How full a CIDR is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
@@ -267,19 +257,17 @@ impl Index {
         }
     }
 
-    /// Reserves a free address of the pool until `until`. A CIDR that the index does not have counts as full.
+    /// Reserves a free address of one of these CIDRs until `until`. Each has the probability of its share in the free addresses of
+    /// their dynamic bands, or, if there are none, of their static bands (KEP-3070). A CIDR that the index does not have counts as
+    /// full.
     ///
     /// # Errors
     /// If no address is free.
     ///
-    /// Cost: O(CIDRs of the pool * CIDRs of the index + log addresses), at any fill.
-    pub fn reserve(&mut self, pool: Pool<'_>, until: Duration, rng: &mut impl Rng) -> Result<Reservation, Full> {
-        let position = match pool {
-            Pool::Among(cidrs) => {
-                self.weighted(cidrs, Cidr::free_dynamic, rng).or_else(|| self.weighted(cidrs, Cidr::free, rng))
-            }
-            Pool::InOrder(cidrs) => self.known(cidrs).find(|position| self.cidrs[*position].free() > 0),
-        };
+    /// Cost: O(given CIDRs * CIDRs of the index + log addresses), at any fill.
+    pub fn reserve(&mut self, cidrs: &[ServiceCidr], until: Duration, rng: &mut impl Rng) -> Result<Reservation, Full> {
+        let dynamic = self.weighted(cidrs, Cidr::free_dynamic, rng);
+        let position = dynamic.or_else(|| self.weighted(cidrs, Cidr::free, rng));
         let key = position.and_then(|position| self.cidrs[position].choose(rng)).ok_or(Full)?;
         self.take(key);
         Ok(self.start(key, until))

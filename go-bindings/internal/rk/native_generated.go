@@ -964,8 +964,8 @@ func IndexIsTaken(index *Index, value *Value, isTaken *bool) Result {
 }
 
 // IndexReserve is rk_index_reserve.
-func IndexReserve(index *Index, cidrs []ServiceCIDR, inOrder bool, until uint64, reservation *Reservation) Result {
-	return Result(C.rk_index_reserve((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_service_cidr)(unsafe.Pointer(unsafe.SliceData(cidrs))), C.size_t(len(cidrs)), C.bool(inOrder), C.uint64_t(until), (*C.rk_reservation)(unsafe.Pointer(reservation))))
+func IndexReserve(index *Index, cidrs []ServiceCIDR, until uint64, reservation *Reservation) Result {
+	return Result(C.rk_index_reserve((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_service_cidr)(unsafe.Pointer(unsafe.SliceData(cidrs))), C.size_t(len(cidrs)), C.uint64_t(until), (*C.rk_reservation)(unsafe.Pointer(reservation))))
 }
 
 // IndexReserveAddress is rk_index_reserve_address.

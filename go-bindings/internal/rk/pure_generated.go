@@ -1564,7 +1564,7 @@ func IndexIsTaken(index *Index, value *Value, isTaken *bool) (result Result) {
 }
 
 // IndexReserve is rk_index_reserve.
-func IndexReserve(index *Index, cidrs []ServiceCIDR, inOrder bool, until uint64, reservation *Reservation) (result Result) {
+func IndexReserve(index *Index, cidrs []ServiceCIDR, until uint64, reservation *Reservation) (result Result) {
 	c := call{first: (*object)(index)}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
@@ -1578,7 +1578,7 @@ func IndexReserve(index *Index, cidrs []ServiceCIDR, inOrder bool, until uint64,
 	}
 	atReservation := fixed + 0
 	c.grow()
-	result = Result(c.core.Xrk_index_reserve((*object)(index).address(), int32(atCIDRs), int32(len(cidrs)), number(inOrder), int64(until), int32(atReservation)))
+	result = Result(c.core.Xrk_index_reserve((*object)(index).address(), int32(atCIDRs), int32(len(cidrs)), int64(until), int32(atReservation)))
 	c.done = true
 	if result == ResultOK {
 		reservation.load(&c, atReservation)

@@ -142,10 +142,8 @@ func indexes(s *sequence) {
 			s.answer("insert", fmt.Sprint(x.InsertCIDR(cidr)))
 		case 2:
 			s.answer("remove", fmt.Sprint(x.RemoveCIDR(cidr)))
-		case 3, 4:
+		case 3, 4, 5:
 			keep(x.Reserve(all[:s.IntN(5)], now+5000))
-		case 5:
-			keep(x.ReserveInOrder(all[:s.IntN(5)], now+5000))
 		case 6:
 			keep(x.ReserveAddr(s.someAddr(), now+5000))
 		case 7, 8:
