@@ -90,9 +90,12 @@ play() { # NUMBER
 	sed -n "s/^seed \([0-9]*\), \([0-9]*\) steps: \(I[0-9]*\):.*/| $number | $name | \1 | \3 | \2 |/p" <<<"$last"
 }
 
+# Reads names of patches and prints their numbers.
+patch_numbers() { sed -n 's!.*/0*\([0-9]*\)-.*!\1!p'; }
+
 numbers() {
 	{
-		for file in simulation/faults/*.patch; do basename "$file" | sed 's/^0*\([0-9]*\)-.*/\1/'; done
+		printf '%s\n' simulation/faults/*.patch | patch_numbers
 		"$work/bin/none" --shell-faults | cut -d ' ' -f 1
 	} | sort -n
 }
@@ -102,9 +105,9 @@ drawn() {
 	commit=$(git rev-parse HEAD)
 	{
 		"$work/bin/none" --shell-faults | cut -d ' ' -f 1
-		git diff --name-only "$commit~1" -- simulation/faults 2>/dev/null | sed -n 's!.*/0*\([0-9]*\)-.*!\1!p' | head -n 12 || true
+		git diff --name-only "$commit~1" -- simulation/faults 2>/dev/null | patch_numbers | head -n 12 || true
 		for file in simulation/faults/*.patch; do
-			echo "$(echo "$commit $file" | sha256sum) $(basename "$file" | sed 's/^0*\([0-9]*\)-.*/\1/')"
+			echo "$(echo "$commit $file" | sha256sum) $(patch_numbers <<<"$file")"
 		done | sort | head -n 12 | cut -d ' ' -f 4
 	} | sort -nu
 }

@@ -6,11 +6,11 @@
 
 use std::num::NonZeroU64;
 
+use rand_core::Rng;
+
 use crate::allocator::{AllocateError, BatchError, Full};
 use crate::bitmap::Bitmap;
 use crate::range::Range;
-
-use rand_core::Rng;
 
 use super::operation::{Failure, Operation, Outcome};
 use super::pending::Pending;
