@@ -16,13 +16,13 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// TestReadAfterReconnection cuts one of two connections again and again. The client itself
-// is connected all the time; what comes over a new connection may nevertheless be another
-// etcd's: a read comes before the next swap.
+// TestReadAfterReconnection cuts one of two connections again and again. The client itself is connected all the time; what comes over a
+// new connection may nevertheless be another etcd's: a read comes before the next swap, and no swap is what finds it.
 func TestReadAfterReconnection(t *testing.T) {
 	etcd := endpoint(t)
 	cut, whole := startProxy(t, etcd), startProxy(t, etcd)
@@ -36,9 +36,10 @@ func TestReadAfterReconnection(t *testing.T) {
 			func(ctx context.Context, method string, request, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 				from := new(peer.Peer)
 				err := invoke(ctx, method, request, reply, cc, append(options, grpc.Peer(from))...)
-				if r, is := request.(*etcdserverpb.TxnRequest); is && err == nil {
+				isRefused := status.Convert(err).Message() == errReconnected.Error()
+				if r, is := request.(*etcdserverpb.TxnRequest); is && (err == nil || isRefused) {
 					mu.Lock()
-					seen = append(seen, transaction{from.LocalAddr, len(r.Success) > 0})
+					seen = append(seen, transaction{from.LocalAddr, len(r.Success) > 0, isRefused})
 					mu.Unlock()
 				}
 				return err
@@ -59,7 +60,9 @@ func TestReadAfterReconnection(t *testing.T) {
 		defer mu.Unlock()
 		known := map[net.Addr]bool{}
 		for _, one := range seen {
-			known[one.over] = true
+			if !one.isRefused {
+				known[one.over] = true
+			}
 		}
 		return len(known)
 	}
@@ -81,12 +84,29 @@ func TestReadAfterReconnection(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	known := map[net.Addr]bool{}
+	var (
+		known    = map[net.Addr]bool{seen[0].over: true}
+		refused  int  // new connections that were found by a swap, which was not sent, and that nothing has come over yet
+		mustRead bool // nothing was read since a new connection was found
+	)
 	for i, one := range seen {
-		if isNew := !known[one.over] && i > 0; isNew && i+1 < len(seen) && seen[i+1].isSwap {
-			t.Errorf("transaction %d came over a new connection, and the next is a swap without a read before", i)
+		if one.isRefused {
+			refused++
+			mustRead = true
+			continue
 		}
+		isNew := !known[one.over]
 		known[one.over] = true
+		isFound := isNew && refused > 0
+		if isFound {
+			refused--
+		}
+		switch {
+		case one.isSwap && (mustRead || isNew && !isFound):
+			t.Errorf("transaction %d is a swap, and nothing was read since its connection was found", i)
+		case !one.isSwap:
+			mustRead = isNew && !isFound // this one has found it
+		}
 	}
 	t.Logf("%d transactions over %d connections", len(seen), len(known))
 }
@@ -139,10 +159,11 @@ func TestLossIsReported(t *testing.T) {
 	}
 }
 
-// transaction is one that etcd has answered.
+// transaction is one that etcd has answered, or one that was not sent.
 type transaction struct {
-	over   net.Addr
-	isSwap bool
+	over      net.Addr
+	isSwap    bool
+	isRefused bool
 }
 
 // proxy hands connections on to etcd.
