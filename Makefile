@@ -74,6 +74,7 @@ test-go: library purego ## Runs the Go tests, the binding's with both back ends,
 	cd controlplane && $(GO) build -o ../target/restored-etcd ./cmd/restored-etcd
 	cd go-bindings/etcdstore && ../../target/restored-etcd ../../testdata/kube-1.32-dual-stack/clean.db.gz $(GO) test -count=1 ./...
 	cd controlplane && $(GO) test -count=1 -short ./...
+	cd controlplane && $(GO) test -count=1 -tags rangekeeper_native -run '^TestCallsIntoTheLibrary$$' ./internal/cli
 
 test-backends: library purego ## Runs 200,000 sequences on both back ends, and the tests of the pure Go one under the race detector.
 	cd go-bindings && $(GO) test -count=1 ./internal/sequences
@@ -245,6 +246,7 @@ nightly: ## Runs what .ci/run has a short form of, in full: all platforms, long 
 	$(MAKE) targets alerts
 	$(MAKE) dist check-dist outside reproducible
 	cd examples && $(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	cd fuzz && $(CARGO) clippy --locked --package rangekeeper-fuzz --all-targets -- -D warnings
 	$(MAKE) fuzz SECONDS=600 compare-corpora
 	$(MAKE) simulate faults
 	$(MAKE) conformance RELEASES="$(ALL_RELEASES)"

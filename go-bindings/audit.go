@@ -286,7 +286,34 @@ const (
 	Uninitialised Presence = rk.PresenceUninitialised
 	// Initialised: there is an object with a range.
 	Initialised Presence = rk.PresenceInitialised
+	// Unseen: the source does not show whether there is an object, as the Kubernetes API does not.
+	Unseen Presence = rk.PresenceUnseen
 )
+
+// ClusterIPRecords says where a cluster records its ClusterIPs.
+type ClusterIPRecords uint32
+
+const (
+	// RecordsUnknown: nothing that records ClusterIPs is stored, as no kube-apiserver has started.
+	RecordsUnknown ClusterIPRecords = rk.ClusterIPRecordsUnknown
+	// RecordsInBitmaps: in bitmaps, as Kubernetes 1.32 does.
+	RecordsInBitmaps ClusterIPRecords = rk.ClusterIPRecordsBitmaps
+	// RecordsInObjects: in IPAddress objects, as Kubernetes 1.34 does. There is no bitmap, or the source does not show bitmaps.
+	RecordsInObjects ClusterIPRecords = rk.ClusterIPRecordsObjects
+	// RecordsInBoth: in IPAddress objects, and there are bitmaps beside them, which servers of Kubernetes 1.33 still write.
+	// Audit.CompareBitmap finds out whether they are written.
+	RecordsInBoth ClusterIPRecords = rk.ClusterIPRecordsBoth
+)
+
+// ClusterIPRecordsOf decides where a cluster records its ClusterIPs (KEP-1880). objects is the number of ServiceCIDR and IPAddress
+// objects, those among them that cannot be read; bitmap is the state of that of the primary range, or if it is missing of the
+// secondary one.
+func ClusterIPRecordsOf(objects int, bitmap Presence) ClusterIPRecords {
+	return ClusterIPRecords(rk.ClusterIPRecords(uint64(objects), uint32(bitmap)))
+}
+
+// HasObjects reports whether ClusterIPs are recorded in IPAddress objects.
+func (r ClusterIPRecords) HasObjects() bool { return r == RecordsInObjects || r == RecordsInBoth }
 
 // Bitmaps are the states of a cluster's bitmaps, which are named after the last segments of their keys.
 type Bitmaps struct {

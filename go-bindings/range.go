@@ -84,6 +84,14 @@ func (r Range) StaticBand() uint32 {
 	return r.inner.staticBand
 }
 
+// Excludes reports whether no cluster has both ranges: its ranges of ClusterIPs are of different IP families (KEP-563), and it has
+// one range of node ports. The zero Range excludes none.
+func (r Range) Excludes(other Range) bool {
+	var excludes bool
+	code := rk.RangeExcludes(r.pointer(), other.pointer(), &excludes)
+	return code == rk.ResultOK && excludes
+}
+
 // OffsetOf returns the offset of value, in [0, Size); false if the range does not hand it out.
 func (r Range) OffsetOf(value Value) (uint32, bool) {
 	var offset uint32

@@ -56,6 +56,18 @@ func TestOffsets(t *testing.T) {
 	}
 }
 
+func TestExcludes(t *testing.T) {
+	all := []Range{must(ParseCIDR("10.0.0.0/24")), must(ParseCIDR("fd00::/108")), must(ParsePortRange("30000-32767")), {}}
+	for i, one := range all {
+		for j, other := range append(all, must(ParseCIDR("192.168.0.0/16"))) {
+			want := i == j && i < 3 || i == 0 && j == 4
+			if one.Excludes(other) != want {
+				t.Errorf("%s and %s: %v", one, other, !want)
+			}
+		}
+	}
+}
+
 func TestZeroRange(t *testing.T) {
 	var r Range
 	_, of := r.OffsetOf(PortValue(1))

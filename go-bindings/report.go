@@ -226,21 +226,27 @@ func (r *Report) Leaks() ([]Leak, error) {
 // error is ErrInvalidArgument if the index is not that of a bitmap that was compared with the Services, or a *ValueError:
 // ErrNotInRange; the report then stays as it was.
 func (r *Report) RecordRepair(index int, repaired Repaired) error {
-	return r.recordRepair(index, false, repaired)
+	return r.recordRepair(index, rk.RepairDone, repaired)
+}
+
+// RecordChosenRepair is RecordRepair for values that somebody chose of what was due: a finding whose value was not set stays.
+func (r *Report) RecordChosenRepair(index int, repaired Repaired) error {
+	return r.recordRepair(index, rk.RepairChosen, repaired)
 }
 
 // RecordFailedRepair records that the repair of the bitmap with this index has failed: nothing is known to have been set or
 // cleared, all leaks stay, and all findings are left. The error is that of RecordRepair.
-func (r *Report) RecordFailedRepair(index int) error { return r.recordRepair(index, true, Repaired{}) }
+func (r *Report) RecordFailedRepair(index int) error {
+	return r.recordRepair(index, rk.RepairFailed, Repaired{})
+}
 
-func (r *Report) recordRepair(index int, failed bool, repaired Repaired) error {
+func (r *Report) recordRepair(index int, outcome uint32, repaired Repaired) error {
 	if index < 0 {
 		return indexError(rk.ResultInvalidArgument, index)
 	}
 	set, cleared := valuesToC(repaired.Set), valuesToC(repaired.Cleared)
 	var details rk.Error
-	code := rk.ReportRecordRepair(r.pointer(), uint(index), failed, set,
-		cleared, &details)
+	code := rk.ReportRecordRepair(r.pointer(), uint(index), outcome, set, cleared, &details)
 	runtime.KeepAlive(r)
 	if code == rk.ResultNotInRange && index < len(r.ranges) {
 		return outsideError(r.ranges[index], repaired.Set, repaired.Cleared)

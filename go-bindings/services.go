@@ -228,20 +228,23 @@ func (b *IPAddresses) toC() rk.IPAddresses {
 	return rk.IPAddresses{Batch: b.batch.toC()}
 }
 
-// Claim is a value that a Service of a batch claims.
+// Claim is what a Service of a batch claims by one of its fields.
 type Claim struct {
+	// Value is the zero Value if the Service has a text there that is no address.
 	Value Value
+	// Text is the Service's text of an address, empty of a port.
+	Text string
 	// Service is the place of the Service in the batch.
 	Service int
 }
 
-// Claims returns the values that the Services of the batch claim, as an audit takes them for theirs: in the order of Services, the
-// addresses of each first. A value comes twice if a Service has it twice.
+// Claims returns what the Services of the batch claim, as an audit takes it for theirs: in the order of Services, the addresses of
+// each first, in their order there. A value comes twice if a Service has it twice; a number that is no port does not come.
 func (s *Services) Claims() ([]Claim, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
-	const perPage = 8192
+	perPage := uint(min(8192, 1+len(s.words))) // a claim has a word at least
 	batch, page := s.toC(), make([]rk.Claim, perPage)
 	all := make([]Claim, 0, s.Len())
 	for {
@@ -251,7 +254,11 @@ func (s *Services) Claims() ([]Claim, error) {
 			return nil, detailedError(code, &details)
 		}
 		for i := range page[:n] {
-			all = append(all, Claim{valueFromC(&page[i].Value), int(page[i].Service)})
+			claim := Claim{Text: string(s.text[page[i].Text:][:page[i].TextLen]), Service: int(page[i].Service)}
+			if page[i].Value.Kind != rk.ValueKindNone {
+				claim.Value = valueFromC(&page[i].Value)
+			}
+			all = append(all, claim)
 		}
 		if n < perPage {
 			return all, nil

@@ -42,7 +42,11 @@ func TestClaims(t *testing.T) {
 	var want []Claim
 	claims := func(values ...Value) {
 		for _, value := range values {
-			want = append(want, Claim{value, services.Len() - 1})
+			claim := Claim{Value: value, Service: services.Len() - 1}
+			if !value.IsPort() {
+				claim.Text = value.String()
+			}
+			want = append(want, claim)
 		}
 	}
 	for i := range 3000 {
@@ -55,9 +59,10 @@ func TestClaims(t *testing.T) {
 	}
 	services.Add("", []string{"10.0.0.7"})
 	services.Add("None", nil)
-	services.Add("10.0.0", []string{"10.0.0", "010.1.0.1"})
+	services.Add("10.0.0", []string{"10.0.0", "010.1.0.1", ""})
 	services.AddPort("TCP", 70000)
-	claims(must(ParseValue("10.1.0.1")))
+	at := services.Len() - 1
+	want = append(want, Claim{Text: "10.0.0", Service: at}, Claim{must(ParseValue("10.1.0.1")), "010.1.0.1", at}, Claim{Service: at})
 	if got := must(services.Claims()); !slices.Equal(got, want) {
 		t.Errorf("%d claims, want %d", len(got), len(want))
 	}

@@ -31,10 +31,16 @@ var witnessTexts = map[Witness]string{KeepWitness: "keep", PutWitness: "put", De
 func (w Witness) String() string { return enumText(witnessTexts, w) }
 
 var presenceTexts = map[Presence]string{
-	Missing: "missing", Uninitialised: "uninitialised", Initialised: "initialised",
+	Missing: "missing", Uninitialised: "uninitialised", Initialised: "initialised", Unseen: "unseen",
 }
 
 func (p Presence) String() string { return enumText(presenceTexts, p) }
+
+var recordsTexts = map[ClusterIPRecords]string{
+	RecordsUnknown: "unknown", RecordsInBitmaps: "bitmaps", RecordsInObjects: "IPAddress objects", RecordsInBoth: "IPAddress objects and bitmaps",
+}
+
+func (r ClusterIPRecords) String() string { return enumText(recordsTexts, r) }
 
 var setTexts = map[Set]string{
 	ValuesSet: "set", ValuesClear: "clear", ValuesLeaked: "leaked", ValuesDuplicates: "duplicates", ValuesStored: "stored",

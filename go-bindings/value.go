@@ -70,6 +70,9 @@ func (v Value) Addr() netip.Addr {
 	}
 }
 
+// IsValid reports whether it is an address or a port: the zero Value is none.
+func (v Value) IsValid() bool { return v != Value{} }
+
 // IsPort reports whether the Value is a port.
 func (v Value) IsPort() bool { return v.kind == rk.ValueKindPort }
 

@@ -87,6 +87,32 @@
 #define RK_PRESENCE_INITIALISED 2
 
 /**
+ * The source does not show whether there is an object, as the Kubernetes API does not.
+ */
+#define RK_PRESENCE_UNSEEN 3
+
+/**
+ * Nothing that records ClusterIPs is stored: no kube-apiserver has started.
+ */
+#define RK_CLUSTER_IP_RECORDS_UNKNOWN 0
+
+/**
+ * ClusterIPs are recorded in bitmaps.
+ */
+#define RK_CLUSTER_IP_RECORDS_BITMAPS 1
+
+/**
+ * ClusterIPs are recorded in IPAddress objects. There is no bitmap, or the source does not show bitmaps.
+ */
+#define RK_CLUSTER_IP_RECORDS_OBJECTS 2
+
+/**
+ * ClusterIPs are recorded in IPAddress objects, and there are bitmaps beside them, which servers may still write:
+ * rk_audit_compare_bitmap finds that out.
+ */
+#define RK_CLUSTER_IP_RECORDS_BOTH 3
+
+/**
  * The primary range of ClusterIPs: serviceips.
  */
 #define RK_BITMAP_SERVICE_IPS 0
@@ -640,6 +666,21 @@
  * A range whose bitmap could not be read: values that Services use count as recorded.
  */
 #define RK_RECORD_UNSEEN 3
+
+/**
+ * All that was due was tried. The finding is dropped: its Service came after the range was read.
+ */
+#define RK_REPAIR_DONE 0
+
+/**
+ * Somebody chose of what was due. The finding stays.
+ */
+#define RK_REPAIR_CHOSEN 1
+
+/**
+ * The repair has failed, and nothing is known to have been set or cleared. The finding is left.
+ */
+#define RK_REPAIR_FAILED 2
 
 /**
  * As the length of an entry: its text is that of the entry before, and has no bytes in rk_batch.text.
@@ -2170,17 +2211,25 @@ typedef struct rk_service_cidr_description {
 } rk_service_cidr_description;
 
 /**
- * A value that a Service claims.
+ * What a Service claims by one of its fields.
  */
 typedef struct rk_claim {
   /**
-   * The value.
+   * The value; of the kind RK_VALUE_KIND_NONE if the Service has a text there that is no address.
    */
   struct rk_value value;
   /**
    * The Service, by its place in the batch: 0 is the first.
    */
   uint64_t service;
+  /**
+   * Where the Service's text of an address begins in rk_batch.text. 0 of a port.
+   */
+  uint64_t text;
+  /**
+   * How many bytes the text has. 0 of a port.
+   */
+  uint64_t text_len;
   /**
    * 0. Room for a field that comes later: the struct never becomes longer.
    */
@@ -2304,6 +2353,14 @@ rk_result rk_allocator_restore(const struct rk_allocator *allocator,
                                const uint8_t *data,
                                size_t data_len,
                                struct rk_error *error);
+
+/**
+ * Returns one of RK_CLUSTER_IP_RECORDS_*: where a cluster records its ClusterIPs (KEP-1880). `objects` is how many ServiceCIDR and
+ * IPAddress objects are stored, those among them that cannot be read; `bitmap` is one of RK_PRESENCE_*, of the primary range
+ * or if that is missing of the secondary one; another number counts as RK_PRESENCE_UNSEEN.
+ */
+uint32_t rk_cluster_ip_records(uint64_t objects,
+                               uint32_t bitmap);
 
 /**
  * Begins an audit without ranges. Read the stored ranges first, and list the Services after that.
@@ -2982,6 +3039,15 @@ rk_result rk_range_value_at(const struct rk_range *range,
                             struct rk_value *value);
 
 /**
+ * Writes to `excludes` whether no cluster has both ranges: its ranges of ClusterIPs are of different IP families (KEP-563), and
+ * it has one range of node ports.
+ */
+RK_MUST_CHECK
+rk_result rk_range_excludes(const struct rk_range *range,
+                            const struct rk_range *other,
+                            bool *excludes);
+
+/**
  * Compares two snapshots of a range (see rk_allocator_snapshot): writes a page of the values that only one of them
  * contains, ascending, and for each to `allocated` whether `after` contains it.
  *
@@ -3221,17 +3287,16 @@ rk_result rk_report_close(const struct rk_report *report);
 /**
  * Records the outcome of the repair of the bitmap at place `range`: `set` and `cleared` are the values that were set
  * and cleared, as in rk_repaired. From then on RK_VALUES_SET and _CLEAR are these values, RK_VALUES_NEXT those that
- * were read and not cleared, or were set; the other leaks stay. A finding whose remedy is to set the value is dropped if
- * it was not set: its Service came after the range was read. With `failed` the repair has failed, nothing is
- * known to have been set or cleared, and all findings are left.
+ * were read and not cleared, or were set; the other leaks stay. `outcome` is one of RK_REPAIR_*, and determines what becomes of a
+ * finding whose remedy is to set the value, and whose value was not set.
  *
- * RK_RESULT_INVALID_ARGUMENT if the range is not a bitmap that was compared with the Services, or a failed repair has
+ * RK_RESULT_INVALID_ARGUMENT if the range is not a bitmap that was compared with the Services, or RK_REPAIR_FAILED has
  * values; RK_RESULT_NOT_IN_RANGE. The report stays as it was then.
  */
 RK_MUST_CHECK
 rk_result rk_report_record_repair(const struct rk_report *report,
                                   size_t range,
-                                  bool failed,
+                                  uint32_t outcome,
                                   const struct rk_value *set,
                                   size_t set_len,
                                   const struct rk_value *cleared,
@@ -3438,8 +3503,8 @@ rk_result rk_service_cidr_value_at(const struct rk_service_cidr *cidr,
                                    struct rk_value *value);
 
 /**
- * Writes a page of the values that the Services of a batch claim, as an audit takes them for theirs: in the order of Services, the
- * addresses of each first. A value comes twice if a Service has it twice.
+ * Writes a page of what the Services of a batch claim, as an audit takes it for theirs: in the order of Services, the
+ * addresses of each first, in their order there. A value comes twice if a Service has it twice; a number that is no port does not come.
  *
  * Cost: linear in the batch for each page.
  */

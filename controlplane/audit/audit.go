@@ -21,13 +21,6 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// The last segments of the keys of the bitmaps.
-const (
-	ServiceIPs          = "serviceips"
-	SecondaryServiceIPs = "secondaryserviceips"
-	ServiceNodePorts    = "servicenodeports"
-)
-
 // batchSize is how many objects cross to the core at once.
 const batchSize = 4096
 
@@ -74,7 +67,7 @@ type Audit struct {
 	core   *rangekeeper.Report
 	// atRest says that no server works on the data.
 	atRest bool
-	// missing is the ServiceCIDR that a repair writes, nil if none is missing.
+	// missing is the default ServiceCIDR if it is not stored. At rest a repair writes it.
 	missing *networkingv1.ServiceCIDR
 	// wide says that the range of node ports is not known, and all ports were audited.
 	wide bool
@@ -114,13 +107,13 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 			Ranges: []Range{},
 		},
 	}
-	if a.atRest && !o.Bitmap {
+	if !o.Bitmap {
 		var err error
 		if a.missing, err = missingServiceCIDR(state); err != nil {
 			return nil, err
 		}
 	}
-	byObjects := len(a.serviceCIDRs())+state.CountUnreadable(KindServiceCIDR) > 0 && !o.Bitmap
+	byObjects := state.ClusterIPRecords().HasObjects() && !o.Bitmap
 	core, err := begin(o, byObjects)
 	if err != nil {
 		return nil, err
@@ -129,7 +122,7 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 	for _, read := range o.Read {
 		a.ranges = append(a.ranges, auditedRange{name: read.Name, text: read.Range, stored: state.Ranges[read.Name]})
 	}
-	for _, name := range []string{ServiceIPs, SecondaryServiceIPs, ServiceNodePorts} {
+	for _, name := range []string{clusterstate.ServiceIPs, clusterstate.SecondaryServiceIPs, clusterstate.ServiceNodePorts} {
 		isRead := slices.ContainsFunc(o.Read, func(r ReadRange) bool { return r.Name == name })
 		if stored, ok := state.Ranges[name]; ok && !isRead {
 			if err := a.addBitmap(core, name, stored); err != nil {
@@ -233,7 +226,7 @@ func (a *Audit) addBitmap(core *rangekeeper.Audit, name string, stored clusterst
 	}
 	of := rangekeeper.Stored{Range: text, Data: data}
 	parse := rangekeeper.ParseCIDR
-	if name == ServiceNodePorts {
+	if name == clusterstate.ServiceNodePorts {
 		parse = rangekeeper.ParsePortRange
 	}
 	r, err := parse(text)
@@ -249,7 +242,7 @@ func (a *Audit) addBitmap(core *rangekeeper.Audit, name string, stored clusterst
 // servers still write them.
 func (a *Audit) compareBitmaps(core *rangekeeper.Audit) error {
 	for i, r := range a.ranges {
-		if r.isBitmap(ServiceIPs) || r.isBitmap(SecondaryServiceIPs) {
+		if r.isBitmap(clusterstate.ServiceIPs) || r.isBitmap(clusterstate.SecondaryServiceIPs) {
 			if err := core.CompareBitmap(i, uint64(r.stored.ModRevision), uint64(a.state.UpgradedAt)); err != nil {
 				return err
 			}
@@ -306,8 +299,8 @@ func (a *Audit) addObjects(core *rangekeeper.Audit) error {
 // without Services.
 func (a *Audit) check(core *rangekeeper.Audit, cleansLeaks bool) error {
 	err := core.CheckCluster(rangekeeper.Bitmaps{
-		ServiceIPs: a.presence(ServiceIPs), SecondaryServiceIPs: a.presence(SecondaryServiceIPs),
-		ServiceNodePorts: a.presence(ServiceNodePorts),
+		ServiceIPs: a.presence(clusterstate.ServiceIPs), SecondaryServiceIPs: a.presence(clusterstate.SecondaryServiceIPs),
+		ServiceNodePorts: a.presence(clusterstate.ServiceNodePorts),
 	}, cleansLeaks)
 	if missing := (*rangekeeper.MissingRangeError)(nil); errors.As(err, &missing) {
 		return fmt.Errorf("key %s%s: %w", a.state.RangesPrefix, missing.Name, err)
@@ -362,7 +355,7 @@ func (a *Audit) fillReport(findsFullRanges bool) error {
 		if audited.notReady {
 			row.NotReady, row.Free = true, Amount{}
 		}
-		if a.wide && audited.isBitmap(ServiceNodePorts) {
+		if a.wide && audited.isBitmap(clusterstate.ServiceNodePorts) {
 			row.Range, row.Size.Unseen = "", true
 		}
 		r.Ranges = append(r.Ranges, row)
@@ -441,7 +434,7 @@ func (a *Audit) rangeOutside(index int) string {
 	for _, r := range a.ranges {
 		switch {
 		case r.record != rangekeeper.RecordIPAddresses:
-		case r.name == defaultServiceCIDR:
+		case r.name == clusterstate.DefaultServiceCIDR:
 			return r.name
 		case r.name != name:
 			name = ""

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -139,49 +138,37 @@ func (a *Audit) ExplainService(namespace, name string) ([]*Explanation, error) {
 		}
 		return nil, fmt.Errorf("%w Service %s/%s", ErrNone, namespace, name)
 	}
+	claims, err := a.state.Claims()
+	if err != nil {
+		return nil, err
+	}
 	all := []*Explanation{}
-	for _, text := range valuesOf(&a.state.Services[at]) {
-		value, err := rangekeeper.ParseValue(text)
-		if err != nil { // the Service has a text where an address belongs
-			all = append(all, &Explanation{Value: text, Places: []Place{}, Services: []string{namespace + "/" + name}, Findings: a.findingsAbout(text), Leaked: new(bool)})
+	explained := map[rangekeeper.Value]bool{}
+	for _, claim := range claims {
+		if claim.Service != at || !claim.Value.IsValid() || explained[claim.Value] {
 			continue
 		}
-		e, err := a.Explain(value)
+		explained[claim.Value] = true
+		e, err := a.Explain(claim.Value)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, e)
 	}
-	about := slices.DeleteFunc(a.findingsAbout(""), func(f Finding) bool { return f.Namespace != namespace || f.Name != name })
-	if len(about) > 0 { // an empty text where an address belongs
-		all = append(all, &Explanation{Places: []Place{}, Services: []string{namespace + "/" + name}, Findings: about, Leaked: new(bool)})
+	// What stands where an address or a port belongs, and is none.
+	faults := map[string]*Explanation{}
+	for _, f := range a.report.Findings {
+		if value, err := rangekeeper.ParseValue(f.Value); f.Namespace != namespace || f.Name != name || f.Kind != KindService || err == nil && value.IsValid() {
+			continue
+		}
+		e := faults[f.Value]
+		if e == nil {
+			e = &Explanation{Value: f.Value, Places: []Place{}, Services: []string{namespace + "/" + name}, Leaked: new(bool)}
+			faults[f.Value], all = e, append(all, e)
+		}
+		e.Findings = append(e.Findings, f)
 	}
 	return all, nil
-}
-
-// valuesOf returns the values that a Service names, each once.
-func valuesOf(s *corev1.Service) []string {
-	var all []string
-	add := func(text string) {
-		if text != "" && text != corev1.ClusterIPNone && !slices.Contains(all, text) {
-			all = append(all, text)
-		}
-	}
-	for _, ip := range clusterIPs(s) {
-		add(ip)
-	}
-	for port := range clusterstate.NodePorts(s) {
-		add(fmt.Sprint(port))
-	}
-	return all
-}
-
-// clusterIPs returns the ClusterIPs of a Service, of which an old one has a single one.
-func clusterIPs(s *corev1.Service) []string {
-	if len(s.Spec.ClusterIPs) == 0 {
-		return []string{s.Spec.ClusterIP}
-	}
-	return s.Spec.ClusterIPs
 }
 
 // findingsAbout returns the findings about a value, also those that have another text of it.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -56,7 +57,7 @@ func (a *Audit) Free(name string, n int) (*FreeList, error) {
 	case slices.ContainsFunc(rows, isObject):
 		rows = slices.DeleteFunc(rows, func(row Range) bool { return !isObject(row) })
 	}
-	if a.wide && name == ServiceNodePorts && !isObject(rows[0]) {
+	if a.wide && name == clusterstate.ServiceNodePorts && !isObject(rows[0]) {
 		return nil, errors.New("the range of node ports is not known over the Kubernetes API: name it with --service-node-port-range")
 	}
 	list := &FreeList{APIVersion: APIVersion, Kind: KindFreeList, Source: a.report.Source, Bands: []FreeBand{}, Unreadable: a.report.Unreadable, Unknown: a.unknownOf(name)}

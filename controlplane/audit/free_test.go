@@ -61,7 +61,7 @@ func TestFree(t *testing.T) {
 				taken[strconv.Itoa(int(port.NodePort))] = true
 			}
 		}
-		object, err := rangekeeper.DecodeRangeAllocation(state.Ranges[audit.ServiceNodePorts].Value)
+		object, err := rangekeeper.DecodeRangeAllocation(state.Ranges[clusterstate.ServiceNodePorts].Value)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func TestFree(t *testing.T) {
 			ports = append(ports, strconv.Itoa(port))
 		}
 		static, dynamic := freeOf(ports, 86, taken) // 2768 / 32
-		compareFree(t, a, audit.ServiceNodePorts, 0, static, dynamic)
+		compareFree(t, a, clusterstate.ServiceNodePorts, 0, static, dynamic)
 		if cluster.Name != etcdtest.SingleStack {
 			continue
 		}
@@ -135,7 +135,7 @@ func TestUnknownRanges(t *testing.T) {
 	if r := a.Report().Ranges; r[0].Range != "" || !r[0].Size.Unseen || !r[0].Free.Unseen || len(a.Report().Findings) != 2 {
 		t.Errorf("with a port outside the default: %+v, %+v", r, a.Report().Findings)
 	}
-	if _, err := a.Free(audit.ServiceNodePorts, 1); err == nil {
+	if _, err := a.Free(clusterstate.ServiceNodePorts, 1); err == nil {
 		t.Error("free ports of an unknown range")
 	}
 	state.Unseen.NodePortRange = audit.DefaultNodePortRange

@@ -100,23 +100,6 @@ func (p *Plan) LeftToOwners() []Finding {
 	return all
 }
 
-// Restrict makes the plan one of these changes only: what else only a bitmap records stays.
-func (p *Plan) Restrict(ranges []RangePlan) {
-	p.Ranges = ranges
-	kept := func(name, value string) bool {
-		return !slices.ContainsFunc(ranges, func(r RangePlan) bool { return r.Name == name && slices.Contains(r.Clear, value) })
-	}
-	for i := range p.Findings {
-		f := &p.Findings[i]
-		f.Stays = f.Remedy == rangekeeper.RemedyRepair && !p.repairs(*f)
-	}
-	for i := range p.Leaks {
-		l := &p.Leaks[i]
-		l.Stays = l.Remedy == rangekeeper.RemedyRepair && kept(l.Range, l.Value)
-	}
-	p.summarize()
-}
-
 // ChangesAny reports whether a value is set or cleared, or an object changes.
 func (p *Plan) ChangesAny() bool {
 	return p.ServiceCIDR != nil || len(p.Objects) > 0 || slices.ContainsFunc(p.Ranges, func(r RangePlan) bool { return len(r.Set)+len(r.Clear) > 0 })
@@ -176,7 +159,7 @@ func (p *Plan) LeaksLeft() int {
 func (p *Plan) AloneLeft() []string {
 	var all []string
 	for _, f := range p.Findings {
-		if f.Stays {
+		if f.Stays && f.Kind == KindServiceCIDR {
 			all = append(all, f.Value)
 		}
 	}
@@ -239,7 +222,7 @@ func (a *Audit) Plan() (*Plan, error) {
 			return nil, err
 		}
 	}
-	if a.missing != nil {
+	if a.missing != nil && a.atRest {
 		p.ServiceCIDR = &ServiceCIDRPlan{a.missing.Name, a.missing.Spec.CIDRs}
 	}
 	p.summarize()
@@ -332,6 +315,20 @@ func newIPAddress(address netip.Addr, s *corev1.Service, now time.Time) *network
 
 // allocator is the label managed-by of the objects of the ClusterIP allocator.
 const allocator = "ipallocator.k8s.io"
+
+// RecordChosen records that just these values of the bitmaps were set and cleared, as somebody chose them; ranges that are not among
+// them are as they were.
+func (a *Audit) RecordChosen(changes map[string]rangekeeper.Repaired) error {
+	for i, r := range a.ranges {
+		if r.record != rangekeeper.RecordBitmap {
+			continue
+		}
+		if err := a.core.RecordChosenRepair(i, changes[r.name]); err != nil {
+			return fmt.Errorf("%s: %w", r.name, err)
+		}
+	}
+	return nil
+}
 
 // Core returns the core's report, which stays the audit's.
 func (a *Audit) Core() *rangekeeper.Report { return a.core }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -70,7 +71,7 @@ func (a *Audit) named(name string) ([]Range, error) {
 	switch unseen := a.state.Unseen; {
 	case len(all) > 0:
 		return all, nil
-	case unseen != nil && name == ServiceIPs && len(a.state.ServiceCIDRs) == 0:
+	case unseen != nil && name == clusterstate.ServiceIPs && !a.state.ClusterIPRecords().HasObjects():
 		return nil, errors.New("the range of ClusterIPs is not known over the Kubernetes API of this cluster: name it with --service-cluster-ip-range")
 	default:
 		return nil, fmt.Errorf("%w range %q; there are %s", ErrNone, name, strings.Join(slices.Compact(names), ", "))

@@ -13,12 +13,9 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// defaultServiceCIDR is the object that a kube-apiserver creates for --service-cluster-ip-range.
-const defaultServiceCIDR = "kubernetes"
-
 // ErrNoServiceCIDR says that ClusterIPs are IPAddress objects, and that their range is not stored.
 var ErrNoServiceCIDR = errors.New("there are IPAddress objects and no ServiceCIDR, and nothing else stores the range of ClusterIPs: " +
-	"start kube-apiserver, which creates the ServiceCIDR from --service-cluster-ip-range, and take another snapshot")
+	"a kube-apiserver creates the ServiceCIDR from --service-cluster-ip-range when it starts; run this again after that, on a new snapshot if it reads one")
 
 // missingServiceCIDR returns the default ServiceCIDR if it is missing. Its CIDRs are those of the bitmaps that Kubernetes 1.33
 // writes beside IPAddress objects. Bitmaps that an upgrade has left over do not count: the flag may have changed since, and a
@@ -27,8 +24,8 @@ func missingServiceCIDR(state *clusterstate.State) (*networkingv1.ServiceCIDR, e
 	if len(state.ServiceCIDRs)+state.CountUnreadable(KindServiceCIDR) > 0 || len(state.IPAddresses) == 0 {
 		return nil, nil
 	}
-	missing := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: defaultServiceCIDR}}
-	for _, name := range []string{ServiceIPs, SecondaryServiceIPs} {
+	missing := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: clusterstate.DefaultServiceCIDR}}
+	for _, name := range []string{clusterstate.ServiceIPs, clusterstate.SecondaryServiceIPs} {
 		stored, ok := state.Ranges[name]
 		if !ok || state.UpgradedAt != 0 {
 			continue

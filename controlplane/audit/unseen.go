@@ -3,7 +3,6 @@ package audit
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
@@ -43,32 +42,32 @@ func (a *Audit) knowsRange(value rangekeeper.Value) bool {
 // addUnseen adds the ranges whose bitmaps the source cannot see, and what is unknown for that to the report.
 func (a *Audit) addUnseen(core *rangekeeper.Audit, byObjects bool) error {
 	if !byObjects {
-		a.unknown(ServiceIPs, unrecordedAndLeaked, "leaked and unrecorded ClusterIPs: the Kubernetes API does not serve the bitmaps that record ClusterIPs in this cluster")
+		a.unknown(clusterstate.ServiceIPs, unrecordedAndLeaked, "leaked and unrecorded ClusterIPs: the Kubernetes API does not serve the bitmaps that record ClusterIPs in this cluster")
 		if err := a.addClusterIPRanges(core); err != nil {
 			return err
 		}
 	} else if !a.state.Unseen.NoBitmaps {
-		a.unknown(defaultServiceCIDR, []Severity{Wasted}, "addresses that only a bitmap records, which an API server refuses (BitmapDisagrees): one of Kubernetes 1.33 and before writes bitmaps beside the objects, and the Kubernetes API does not serve them")
+		a.unknown(clusterstate.DefaultServiceCIDR, []Severity{Wasted}, "addresses that only a bitmap records, which an API server refuses (BitmapDisagrees): one of Kubernetes 1.33 and before writes bitmaps beside the objects, and the Kubernetes API does not serve them")
 	}
 	if a.state.Unseen.Probed {
-		a.unknown(ServiceNodePorts, []Severity{DuplicateRisk}, "unrecorded node ports: the Kubernetes API does not serve the bitmap that records them")
+		a.unknown(clusterstate.ServiceNodePorts, []Severity{DuplicateRisk}, "unrecorded node ports: the Kubernetes API does not serve the bitmap that records them")
 		switch unseen := a.state.Unseen; {
 		case unseen.SeesAll:
 		case unseen.Accepted:
-			a.unknown(ServiceNodePorts, leaked, "leaked node ports that the API server does not see: it accepts node port %d, which a Service uses, so it has not written the bitmap since that was allocated, or the port is not recorded; its repair writes the bitmap every three minutes: probe again after that", unseen.CheckedNodePort)
+			a.unknown(clusterstate.ServiceNodePorts, leaked, "leaked node ports that the API server does not see: it accepts node port %d, which a Service uses, so it has not written the bitmap since that was allocated, or the port is not recorded; its repair writes the bitmap every three minutes: probe again after that", unseen.CheckedNodePort)
 		case unseen.CheckedNodePort == 0:
-			a.unknown(ServiceNodePorts, leaked, "whether the API server sees leaked node ports: no Service has a node port by which that could be checked")
+			a.unknown(clusterstate.ServiceNodePorts, leaked, "whether the API server sees leaked node ports: no Service has a node port by which that could be checked")
 		default:
-			a.unknown(ServiceNodePorts, leaked, "leaked node ports that other API servers have allocated since the last write of the bitmap by the asked one, a stock kube-apiserver (one with Rangekeeper inside sees all)")
+			a.unknown(clusterstate.ServiceNodePorts, leaked, "leaked node ports that other API servers have allocated since the last write of the bitmap by the asked one, a stock kube-apiserver (one with Rangekeeper inside sees all)")
 		}
 	} else {
-		a.unknown(ServiceNodePorts, unrecordedAndLeaked, "leaked and unrecorded node ports: the Kubernetes API does not serve the bitmap that records them; --probe finds leaked ones")
+		a.unknown(clusterstate.ServiceNodePorts, unrecordedAndLeaked, "leaked and unrecorded node ports: the Kubernetes API does not serve the bitmap that records them; --probe finds leaked ones")
 	}
 	r, err := a.nodePortRange()
 	if err != nil {
 		return err
 	}
-	a.ranges = append(a.ranges, auditedRange{name: ServiceNodePorts, text: r.String()})
+	a.ranges = append(a.ranges, auditedRange{name: clusterstate.ServiceNodePorts, text: r.String()})
 	var recorded []rangekeeper.Value
 	for _, port := range a.state.Unseen.RecordedNodePorts {
 		recorded = append(recorded, rangekeeper.PortValue(port))
@@ -80,7 +79,7 @@ func (a *Audit) addUnseen(core *rangekeeper.Audit, byObjects bool) error {
 func (a *Audit) addClusterIPRanges(core *rangekeeper.Audit) error {
 	ranges := a.state.Unseen.ClusterIPRanges
 	if len(ranges) == 0 {
-		a.unknown(ServiceIPs, outside, "ClusterIPs outside their range: the range is not known; name it with --service-cluster-ip-range")
+		a.unknown(clusterstate.ServiceIPs, outside, "ClusterIPs outside their range: the range is not known; name it with --service-cluster-ip-range")
 		return core.WithoutClusterIPRanges()
 	}
 	for i, text := range ranges {
@@ -88,9 +87,9 @@ func (a *Audit) addClusterIPRanges(core *rangekeeper.Audit) error {
 		if err != nil {
 			return err
 		}
-		name := ServiceIPs
+		name := clusterstate.ServiceIPs
 		if i > 0 {
-			name = SecondaryServiceIPs
+			name = clusterstate.SecondaryServiceIPs
 		}
 		a.ranges = append(a.ranges, auditedRange{name: name, text: r.String()})
 		if _, err := core.AddUnseen(r, nil); err != nil {
@@ -109,16 +108,16 @@ func (a *Audit) nodePortRange() (rangekeeper.Range, error) {
 	case err != nil:
 		return r, err
 	case isNamed && doubt != "":
-		a.unknown(ServiceNodePorts, outside, "whether --service-node-port-range names the range of the API server: %s", doubt)
+		a.unknown(clusterstate.ServiceNodePorts, outside, "whether --service-node-port-range names the range of the API server: %s", doubt)
 		return r, nil
 	case isNamed, doubt == "" && (unseen.Metrics != nil || unseen.SeesAll):
 		return r, nil
 	case doubt == "" && unseen.Probed:
-		a.unknown(ServiceNodePorts, outside, "the range of node ports, and node ports outside of it: in a dry run a stock API server accepts each port, so the probe looked at kube-apiserver's default, %s; name the range with --service-node-port-range", r)
+		a.unknown(clusterstate.ServiceNodePorts, outside, "the range of node ports, and node ports outside of it: in a dry run a stock API server accepts each port, so the probe looked at kube-apiserver's default, %s; name the range with --service-node-port-range", r)
 	case doubt == "":
-		a.unknown(ServiceNodePorts, outside, "the range of node ports, and node ports outside of it: the Kubernetes API does not serve the range, and the API server's metrics, which count its ports once one was allocated, are not there; name the range with --service-node-port-range")
+		a.unknown(clusterstate.ServiceNodePorts, outside, "the range of node ports, and node ports outside of it: the Kubernetes API does not serve the range, and the API server's metrics, which count its ports once one was allocated, are not there; name the range with --service-node-port-range")
 	default:
-		a.unknown(ServiceNodePorts, outside, "node ports outside their range: the range is not known, and %s; name the range with --service-node-port-range", doubt)
+		a.unknown(clusterstate.ServiceNodePorts, outside, "node ports outside their range: the range is not known, and %s; name the range with --service-node-port-range", doubt)
 	}
 	a.wide = true
 	return rangekeeper.ParsePortRange(allPorts)
@@ -142,7 +141,11 @@ func nodePortRange(state *clusterstate.State) (r rangekeeper.Range, doubt string
 		return r, "", err
 	}
 	if state.Unseen.NodePortRange == "" {
-		if outside := outsideOf(r, state); outside > 0 {
+		outside, err := outsideOf(r, state)
+		if err != nil {
+			return r, "", err
+		}
+		if outside > 0 {
 			return r, fmt.Sprintf("Services have node ports (%d) that are not in %s, kube-apiserver's default", outside, text), nil
 		}
 		text += ", kube-apiserver's default,"
@@ -154,17 +157,14 @@ func nodePortRange(state *clusterstate.State) (r rangekeeper.Range, doubt string
 }
 
 // outsideOf counts the node ports of Services that are not in the range.
-func outsideOf(r rangekeeper.Range, state *clusterstate.State) (outside int) {
-	for i := range state.Services {
-		for port := range clusterstate.NodePorts(&state.Services[i]) {
-			if port < 0 || port > math.MaxUint16 {
-				outside++
-			} else if _, in := r.OffsetOf(rangekeeper.PortValue(uint16(port))); !in {
-				outside++
-			}
+func outsideOf(r rangekeeper.Range, state *clusterstate.State) (outside int, err error) {
+	claims, err := state.Claims()
+	for _, claim := range claims {
+		if _, in := r.OffsetOf(claim.Value); claim.Value.IsPort() && !in {
+			outside++
 		}
 	}
-	return outside
+	return outside, err
 }
 
 // addMetrics adds what an API server's counts say about the bitmap of node ports, which is no more than a hint.
@@ -173,7 +173,7 @@ func (a *Audit) addMetrics() {
 	if unseen == nil || unseen.Metrics == nil {
 		return
 	}
-	at := slices.IndexFunc(a.ranges, func(r auditedRange) bool { return r.isBitmap(ServiceNodePorts) })
+	at := slices.IndexFunc(a.ranges, func(r auditedRange) bool { return r.isBitmap(clusterstate.ServiceNodePorts) })
 	allocated, used := unseen.Metrics.Allocated, a.core.Range(at).InUse
 	difference := "as many as Services use"
 	switch {
@@ -183,7 +183,7 @@ func (a *Audit) addMetrics() {
 	case allocated < used:
 		difference = fmt.Sprintf("%d fewer than Services use", used-allocated)
 	}
-	a.unknown(ServiceNodePorts, []Severity{DuplicateRisk, Wasted},
+	a.unknown(clusterstate.ServiceNodePorts, []Severity{DuplicateRisk, Wasted},
 		"how many node ports are leaked or unrecorded: the metrics of the API server counted %d as allocated at its last allocation or release, %s; a repair or another server may have changed the range since",
 		allocated, difference)
 }

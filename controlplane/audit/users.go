@@ -1,10 +1,6 @@
 package audit
 
 import (
-	"slices"
-
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/servicebatch"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
@@ -13,28 +9,14 @@ import (
 // Users returns the namespace/name of the Services that use each value.
 func Users(state *clusterstate.State) (map[rangekeeper.Value][]string, error) {
 	all := make(map[rangekeeper.Value][]string)
-	var batch rangekeeper.Services
-	for some := range slices.Chunk(state.Services, batchSize) {
-		batch.Reset()
-		addAll(&batch, some)
-		claims, err := batch.Claims()
-		if err != nil {
-			return nil, err
-		}
-		for _, claim := range claims {
-			name := some[claim.Service].Namespace + "/" + some[claim.Service].Name
-			if users := all[claim.Value]; len(users) == 0 || users[len(users)-1] != name {
-				all[claim.Value] = append(users, name)
-			}
+	claims, err := state.Claims()
+	for _, claim := range claims {
+		name := state.Services[claim.Service].Namespace + "/" + state.Services[claim.Service].Name
+		if users := all[claim.Value]; claim.Value.IsValid() && (len(users) == 0 || users[len(users)-1] != name) {
+			all[claim.Value] = append(users, name)
 		}
 	}
-	return all, nil
-}
-
-func addAll(batch *rangekeeper.Services, services []corev1.Service) {
-	for i := range services {
-		servicebatch.Add(batch, &services[i])
-	}
+	return all, err
 }
 
 // InUse returns the values of a range that Services use, in the form of a bitmap.
@@ -50,7 +32,7 @@ func InUse(state *clusterstate.State, values rangekeeper.Range) ([]byte, error) 
 		return nil, err
 	}
 	err = core.ObserveAll(len(state.Services), func(batch *rangekeeper.Services, from, to int) {
-		addAll(batch, state.Services[from:to])
+		servicebatch.AddAll(batch, state.Services[from:to])
 	})
 	if err != nil {
 		return nil, err

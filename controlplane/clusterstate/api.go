@@ -56,7 +56,7 @@ type Unseen struct {
 	RecordedNodePorts []uint16
 	// CheckedNodePort is the youngest node port of a Service at the time of the probe, 0 if there was none, and Accepted says
 	// that the server accepted it for another Service: it has not seen the whole bitmap.
-	CheckedNodePort int32
+	CheckedNodePort uint16
 	Accepted        bool
 	// SeesAll says that the probed server sees all recorded node ports, as Rangekeeper is inside. A stock one does not see those that
 	// other servers have allocated since its own last write of the bitmap.
@@ -130,7 +130,7 @@ func readAPI(ctx context.Context, client rest.Interface, o APIOptions) (*State, 
 			return len(l.Items)
 		})
 	}
-	if err == nil && len(s.ServiceCIDRs) > 0 {
+	if err == nil && s.ClusterIPRecords().HasObjects() {
 		unseen.NoBitmaps = serves(ctx, client, "/apis/resource.k8s.io/v1")
 	}
 	if err == nil {

@@ -89,6 +89,7 @@ func TestReadAPIPages(t *testing.T) {
 		"/apis/networking.k8s.io/v1beta1/servicecidrs continue= version=Exact77",
 		"/apis/networking.k8s.io/v1/ipaddresses continue= version=Exact77",
 		"/apis/networking.k8s.io/v1beta1/ipaddresses continue= version=Exact77",
+		"/apis/resource.k8s.io/v1 continue= version=",
 		"/metrics continue= version=",
 		"/api/v1/namespaces/kube-system continue= version=",
 	}

@@ -79,10 +79,13 @@ func ProbeNodePorts(ctx context.Context, config *rest.Config, read func() (*Stat
 	if err != nil {
 		return nil, err
 	}
-	used := usedNodePorts(state)
+	used, err := usedNodePorts(state)
+	if err != nil {
+		return nil, err
+	}
 	var unused []uint16
 	for offset := range ports.Size() {
-		if value, _ := ports.ValueAt(offset); !used[int32(value.Port())] {
+		if value, _ := ports.ValueAt(offset); !used[value.Port()] {
 			unused = append(unused, value.Port())
 		}
 	}
@@ -116,12 +119,17 @@ func ProbeNodePorts(ctx context.Context, config *rest.Config, read func() (*Stat
 		if state, err = read(); err != nil {
 			return nil, err
 		}
-		used = usedNodePorts(state)
-		refused = slices.DeleteFunc(refused, func(port uint16) bool { return used[int32(port)] })
+		if used, err = usedNodePorts(state); err != nil {
+			return nil, err
+		}
+		refused = slices.DeleteFunc(refused, func(port uint16) bool { return used[port] })
 	}
 	state.Unseen.Probed, state.Unseen.RecordedNodePorts, state.Unseen.SeesAll = true, refused, seesAll
-	if state.Unseen.CheckedNodePort = youngest(state, ports); state.Unseen.CheckedNodePort != 0 {
-		again, err := p.refused([]uint16{uint16(state.Unseen.CheckedNodePort)})
+	if state.Unseen.CheckedNodePort, err = youngest(state, ports); err != nil {
+		return nil, err
+	}
+	if state.Unseen.CheckedNodePort != 0 {
+		again, err := p.refused([]uint16{state.Unseen.CheckedNodePort})
 		if err != nil {
 			return nil, err
 		}
@@ -131,30 +139,27 @@ func ProbeNodePorts(ctx context.Context, config *rest.Config, read func() (*Stat
 }
 
 // youngest returns a node port of the youngest Service with one in the range; 0 if there is none.
-func youngest(s *State, values rangekeeper.Range) (found int32) {
+func youngest(s *State, values rangekeeper.Range) (found uint16, err error) {
 	var created time.Time
-	for i := range s.Services {
-		service := &s.Services[i]
-		if found != 0 && !service.CreationTimestamp.After(created) {
-			continue
-		}
-		for port := range NodePorts(service) {
-			if _, in := values.OffsetOf(rangekeeper.PortValue(uint16(port))); in {
-				found, created = port, service.CreationTimestamp.Time
-			}
+	claims, err := s.Claims()
+	for _, claim := range claims {
+		of := s.Services[claim.Service].CreationTimestamp.Time
+		if _, in := values.OffsetOf(claim.Value); in && (found == 0 || of.After(created)) {
+			found, created = claim.Value.Port(), of
 		}
 	}
-	return found
+	return found, err
 }
 
-func usedNodePorts(s *State) map[int32]bool {
-	used := map[int32]bool{}
-	for i := range s.Services {
-		for port := range NodePorts(&s.Services[i]) {
-			used[port] = true
+func usedNodePorts(s *State) (map[uint16]bool, error) {
+	used := map[uint16]bool{}
+	claims, err := s.Claims()
+	for _, claim := range claims {
+		if claim.Value.IsPort() {
+			used[claim.Value.Port()] = true
 		}
 	}
-	return used
+	return used, err
 }
 
 type probe struct {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"iter"
 	"path"
 	"strconv"
 	"strings"
@@ -72,20 +71,6 @@ type State struct {
 	UpgradedAt int64
 	// Upgrade is nil unless the options ask for it.
 	Upgrade *Upgrade
-}
-
-// NodePorts yields the node ports of a Service, zeros left out.
-func NodePorts(s *corev1.Service) iter.Seq[int32] {
-	return func(yield func(int32) bool) {
-		for _, port := range s.Spec.Ports {
-			if port.NodePort != 0 && !yield(port.NodePort) {
-				return
-			}
-		}
-		if s.Spec.HealthCheckNodePort != 0 {
-			yield(s.Spec.HealthCheckNodePort)
-		}
-	}
 }
 
 // Upgrade is what else an upgrade depends on.
@@ -166,9 +151,6 @@ func ServiceKeys(prefix string) string { return Options{Prefix: prefix}.prefixes
 
 // IPAddressKeys returns the prefix of the keys of IPAddress objects; prefix as of RangeKey.
 func IPAddressKeys(prefix string) string { return Options{Prefix: prefix}.prefixes().ipAddresses }
-
-// ServiceCIDRKeys returns the prefix of the keys of ServiceCIDRs; prefix as of RangeKey.
-func ServiceCIDRKeys(prefix string) string { return Options{Prefix: prefix}.prefixes().serviceCIDRs }
 
 func (p prefixes) all() []string {
 	all := []string{p.ranges, p.services, p.ipAddresses, p.serviceCIDRs, p.apiService, p.system}

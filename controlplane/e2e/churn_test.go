@@ -172,7 +172,7 @@ func leaks(t *testing.T, etcd *clientv3.Client) (ports, others []string) {
 	t.Helper()
 	state := must(clusterstate.ReadEtcd(t.Context(), etcd, clusterstate.Options{}))
 	for _, leak := range must(audit.New(state, audit.Options{Now: time.Now().Add(time.Hour)})).Report().Leaks {
-		if leak.Range == audit.ServiceNodePorts {
+		if leak.Range == clusterstate.ServiceNodePorts {
 			ports = append(ports, leak.Value)
 		} else {
 			others = append(others, leak.Value)

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 )
 
@@ -148,7 +147,7 @@ func (h *history) change(event *clientv3.Event) {
 			h.objects[address] = clusterstate.ServiceKeys(clusterstate.DefaultPrefix) + parent.Namespace + "/" + parent.Name
 		}
 	default:
-		for _, name := range []string{audit.ServiceIPs, audit.SecondaryServiceIPs, audit.ServiceNodePorts} {
+		for _, name := range []string{clusterstate.ServiceIPs, clusterstate.SecondaryServiceIPs, clusterstate.ServiceNodePorts} {
 			if key == clusterstate.RangeKey(clusterstate.DefaultPrefix, name) {
 				h.setRange(event, name, decode[*corev1.RangeAllocation](h, event))
 			}
@@ -245,15 +244,15 @@ func (h *history) isRecorded(value string, owners []string) bool {
 	if h.isObject(value) {
 		return slices.Contains(owners, h.objects[value])
 	}
-	name, number := audit.ServiceNodePorts, new(big.Int)
+	name, number := clusterstate.ServiceNodePorts, new(big.Int)
 	if port, isPort := strings.CutPrefix(value, portPrefix); isPort {
 		number.SetString(port, 10)
 	} else {
 		address := netip.MustParseAddr(value)
 		number.SetBytes(address.AsSlice())
-		name = audit.ServiceIPs
+		name = clusterstate.ServiceIPs
 		if address.Is6() {
-			name = audit.SecondaryServiceIPs
+			name = clusterstate.SecondaryServiceIPs
 		}
 	}
 	r, isStored := h.ranges[name]

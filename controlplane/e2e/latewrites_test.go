@@ -209,9 +209,9 @@ func repairByCommand(ctx context.Context, t *testing.T, etcd *embedded.Etcd) {
 
 // repairOften does what the command does, with a shorter interval, which is at least the time of a request as well.
 func repairOften(ctx context.Context, t *testing.T, etcd *clientv3.Client, version apiservertest.Version, interval time.Duration) {
-	names := map[string]rangekeeper.Range{audit.ServiceNodePorts: must(rangekeeper.ParsePortRange(latePorts))}
+	names := map[string]rangekeeper.Range{clusterstate.ServiceNodePorts: must(rangekeeper.ParsePortRange(latePorts))}
 	if version == apiservertest.V1_32 {
-		names[audit.ServiceIPs] = must(rangekeeper.ParseCIDR(lateCIDR))
+		names[clusterstate.ServiceIPs] = must(rangekeeper.ParseCIDR(lateCIDR))
 	}
 	passes := must(rangekeeper.NewPasses(2, interval))
 	defer passes.Close()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
@@ -97,20 +98,13 @@ func (s *settings) parse() error {
 
 // parseClusterIPRanges returns one range, or two of different IP families.
 func parseClusterIPRanges(text string) (ranges []rangekeeper.Range, err error) {
-	pass, err := rangekeeper.NewAudit() // it knows which ranges can be together
-	if err != nil {
-		return nil, err
-	}
-	defer pass.Close()
 	for cidr := range strings.SplitSeq(text, ",") {
 		values, err := rangekeeper.ParseCIDR(cidr)
 		if err != nil {
 			return nil, err
 		}
-		if _, err = pass.AddBitmap(values, rangekeeper.Stored{}); errors.Is(err, rangekeeper.ErrSameKind) {
+		if slices.ContainsFunc(ranges, values.Excludes) {
 			return nil, fmt.Errorf("%s: two ranges must be of different IP families", text)
-		} else if err != nil {
-			return nil, err
 		}
 		ranges = append(ranges, values)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
 )
 
@@ -45,9 +46,9 @@ func (p *preflight) checkTexts() {
 	}
 	const reason = "ClusterIPNotCanonical"
 	var texts []string
-	for text, address := range p.addresses() {
-		if text != address.String() {
-			texts = append(texts, text)
+	for _, claim := range p.claims {
+		if claim.Value.Addr().IsValid() && claim.Text != claim.Value.String() {
+			texts = append(texts, claim.Text)
 		}
 	}
 	if len(texts) > 0 {
@@ -173,7 +174,7 @@ func (p *preflight) checkLeaks() {
 	var inClusterIPs, inNodePorts, objects []string
 	for _, l := range p.audit.Leaks {
 		switch {
-		case l.Range == audit.ServiceNodePorts && l.Mode != audit.ModeIPAddress:
+		case l.Range == clusterstate.ServiceNodePorts && l.Mode != audit.ModeIPAddress:
 			inNodePorts = append(inNodePorts, l.Value)
 		case l.Mode == audit.ModeBitmap:
 			inClusterIPs = append(inClusterIPs, l.Value)

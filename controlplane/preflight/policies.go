@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 )
 
 // policy is an admission policy that has bindings, as far as it matters.
@@ -99,7 +101,7 @@ func (p *preflight) checkPolicy(name string, one policy) bool {
 	case starts:
 		c.Message += fmt.Sprintf(". If it refuses the first repair pass of kube-apiserver %v, the server is never ready (kubernetes#137356).", p.To)
 	case setsReady:
-		c.Message += fmt.Sprintf(". If it refuses the condition Ready of ServiceCIDR %s, new Services get no ClusterIP.", DefaultServiceCIDR)
+		c.Message += fmt.Sprintf(". If it refuses the condition Ready of ServiceCIDR %s, new Services get no ClusterIP.", clusterstate.DefaultServiceCIDR)
 	case p.unreadable(recordKinds...) != "":
 		c.Level = Unknown
 		c.Message += ". Whether the first repair pass makes such a write is unknown: " + p.unreadable(recordKinds...) + "."
@@ -135,7 +137,7 @@ func matchesResources(m *admissionv1.MatchResources, w write) bool {
 // isNamed reports whether the object of a write has one of the names. That of an IPAddress is not known here.
 func (w write) isNamed(names []string, unknown bool) bool {
 	if w.resource == serviceCIDRs {
-		return slices.Contains(names, DefaultServiceCIDR)
+		return slices.Contains(names, clusterstate.DefaultServiceCIDR)
 	}
 	return unknown
 }

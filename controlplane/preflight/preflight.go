@@ -7,7 +7,6 @@ package preflight
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 
@@ -19,13 +18,9 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-const (
-	// DefaultServiceCIDR is the name of the object that a kube-apiserver creates for --service-cluster-ip-range.
-	DefaultServiceCIDR = "kubernetes"
-	// maxRequests is how many requests the first repair can make within its minute if a write takes 10 ms, up to which etcd takes
-	// a disk to be fast enough. kube-apiserver makes them one after another, without a limit of their rate.
-	maxRequests = 6000
-)
+// maxRequests is how many requests the first repair can make within its minute if a write takes 10 ms, up to which etcd takes
+// a disk to be fast enough. kube-apiserver makes them one after another, without a limit of their rate.
+const maxRequests = 6000
 
 // Options of a preflight.
 type Options struct {
@@ -49,6 +44,7 @@ type Options struct {
 type preflight struct {
 	Options
 	state  *clusterstate.State
+	claims []rangekeeper.Claim
 	audit  *audit.Report
 	report *Report
 	// from is 0 if it is not known.
@@ -60,19 +56,21 @@ type preflight struct {
 // New returns what an upgrade has to expect. The state must have [clusterstate.State.Upgrade], and a is its audit.
 func New(state *clusterstate.State, a *audit.Audit, o Options) (*Report, error) {
 	p := &preflight{
-		Options: o, state: state, audit: a.Report(), byObjects: len(state.ServiceCIDRs)+len(state.IPAddresses) > 0,
+		Options: o, state: state, audit: a.Report(), byObjects: state.ClusterIPRecords().HasObjects(),
 		report: &Report{
 			APIVersion: audit.APIVersion, Kind: Kind, Source: a.Report().Source, From: strings.TrimPrefix(state.Upgrade.Release, "v"), To: o.To.String(),
 			Checks: []Check{},
 		},
 	}
 	p.from, _ = releaseOf(state.Upgrade.Release)
-	p.byObjects = p.byObjects || p.unreadable(audit.KindIPAddress, audit.KindServiceCIDR) != ""
 	if p.unreadable(recordKinds...) != "" {
 		p.Repair = nil // which is refused
 	}
 	objects, err := a.Objects()
 	if err != nil {
+		return nil, err
+	}
+	if p.claims, err = state.Claims(); err != nil {
 		return nil, err
 	}
 	p.report.FirstRepair = p.writes(objects)
@@ -117,7 +115,7 @@ func (p *preflight) unseen() bool { return p.state.Unseen != nil }
 
 // bitmaps returns the ranges of ClusterIPs that servers record in bitmaps now, the primary one first.
 func (p *preflight) bitmaps() (ranges []string) {
-	for _, name := range []string{audit.ServiceIPs, audit.SecondaryServiceIPs} {
+	for _, name := range []string{clusterstate.ServiceIPs, clusterstate.SecondaryServiceIPs} {
 		for _, r := range p.audit.Ranges {
 			if r.Name == name && r.Mode == audit.ModeBitmap {
 				ranges = append(ranges, r.Range)
@@ -130,7 +128,7 @@ func (p *preflight) bitmaps() (ranges []string) {
 // defaultCIDRs returns those of the default ServiceCIDR, nil if there is none.
 func (p *preflight) defaultCIDRs() []string {
 	for _, s := range p.state.ServiceCIDRs {
-		if s.Name == DefaultServiceCIDR {
+		if s.Name == clusterstate.DefaultServiceCIDR {
 			return s.Spec.CIDRs
 		}
 	}
@@ -159,7 +157,7 @@ func (p *preflight) writes(objects []audit.ObjectPlan) (w Writes) {
 	}
 	changed := map[string]bool{}
 	for _, f := range p.audit.Findings {
-		isNodePort := f.Range == audit.ServiceNodePorts
+		isNodePort := f.Range == clusterstate.ServiceNodePorts
 		if (f.Reason == "PortNotAllocated" || f.Reason == "ClusterIPNotAllocated") && f.Mode == audit.ModeBitmap && (isNodePort || p.To < objectsSince) {
 			changed[f.Range] = true
 		}
@@ -177,30 +175,12 @@ func (p *preflight) clusterIPs() int {
 		}
 	}
 	all := map[rangekeeper.Value]bool{}
-	for _, address := range p.addresses() {
-		if !outside[address.String()] {
-			all[address] = true
+	for _, claim := range p.claims {
+		if claim.Value.Addr().IsValid() && !outside[claim.Value.String()] {
+			all[claim.Value] = true
 		}
 	}
 	return len(all)
-}
-
-// addresses yields the addresses of Services, each with its text there.
-func (p *preflight) addresses() iter.Seq2[string, rangekeeper.Value] {
-	return func(yield func(string, rangekeeper.Value) bool) {
-		for i := range p.state.Services {
-			spec := &p.state.Services[i].Spec
-			texts := spec.ClusterIPs
-			if len(texts) == 0 {
-				texts = []string{spec.ClusterIP}
-			}
-			for _, text := range texts { // "None" is no address
-				if value, err := rangekeeper.ParseValue(text); err == nil && !value.IsPort() && !yield(text, value) {
-					return
-				}
-			}
-		}
-	}
 }
 
 func (p *preflight) checkRelease() {
@@ -268,7 +248,7 @@ func (p *preflight) checkServiceCIDR() {
 	const name, flag = "ServiceCIDR", "--service-cluster-ip-range"
 	stored, what := p.bitmaps(), "the bitmaps have"
 	if p.byObjects {
-		stored, what = p.defaultCIDRs(), "ServiceCIDR "+DefaultServiceCIDR+" has"
+		stored, what = p.defaultCIDRs(), "ServiceCIDR "+clusterstate.DefaultServiceCIDR+" has"
 	}
 	given := p.ClusterIPRanges
 	text := func(ranges []string) string { return strings.Join(ranges, ",") }
@@ -282,7 +262,7 @@ func (p *preflight) checkServiceCIDR() {
 	case len(stored) == 0 && p.byObjects && p.dependsOn([]string{audit.KindServiceCIDR}, name, "Whether all servers have "+flag+" as "+what+" it"):
 	case len(stored) == 0:
 		p.add(Check{
-			Name: name, Level: Surprise, Message: "There is no ServiceCIDR " + DefaultServiceCIDR + ": the first server that starts creates it from its " + flag + ".",
+			Name: name, Level: Surprise, Message: "There is no ServiceCIDR " + clusterstate.DefaultServiceCIDR + ": the first server that starts creates it from its " + flag + ".",
 			Remedy: "See that all servers have the same " + flag + ", and that all ClusterIPs are in it.", Words: showFlag,
 		})
 	case len(given) == 0:
@@ -396,7 +376,7 @@ func (p *preflight) unknown(u audit.Unknown) {
 	switch {
 	case strings.Contains(u.Message, "--service-node-port-range"):
 		c.Remedy = "Name the range of the API servers with --service-node-port-range, or read etcd or an etcd snapshot."
-	case u.Range == audit.ServiceNodePorts:
+	case u.Range == clusterstate.ServiceNodePorts:
 		c.Remedy += " Leaked node ports are found over the API, too:"
 		c.Words = p.Command("audit", "--probe")
 	}

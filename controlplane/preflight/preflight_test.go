@@ -29,8 +29,8 @@ func newCluster(release string) cluster {
 // bitmaps has ClusterIPs and node ports recorded in bitmaps, of which offset 0 is set, as that of the Service kubernetes.
 func bitmaps(release string) cluster {
 	c := newCluster(release)
-	c.bitmap(audit.ServiceIPs, "10.96.0.0/16", 1)
-	c.bitmap(audit.ServiceNodePorts, "30000-32767", 0)
+	c.bitmap(clusterstate.ServiceIPs, "10.96.0.0/16", 1)
+	c.bitmap(clusterstate.ServiceNodePorts, "30000-32767", 0)
 	c.service("kubernetes", "10.96.0.1")
 	return c
 }
@@ -38,7 +38,7 @@ func bitmaps(release string) cluster {
 // objects has ClusterIPs recorded by IPAddress objects.
 func objects(release string) cluster {
 	c := newCluster(release)
-	c.bitmap(audit.ServiceNodePorts, "30000-32767", 0)
+	c.bitmap(clusterstate.ServiceNodePorts, "30000-32767", 0)
 	c.ServiceCIDRs = []networkingv1.ServiceCIDR{{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16"}}}}
 	c.ServiceCIDRs[0].Status.Conditions = []metav1.Condition{{Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionTrue}}
 	c.service("kubernetes", "10.96.0.1")
@@ -179,10 +179,10 @@ func TestChecks(t *testing.T) {
 		{"gate off", bitmaps("v1.33.1"), "1.34", flag, nil, []string{must + "FeatureGates: MultiCIDRServiceAllocator=false", migrates}},
 		{"gate off or older", bitmaps(""), "1.34", flag, nil, []string{must + "FeatureGates: of 1.32 or older", migrates, unknown + "Release:"}},
 		{"gate off, and stays so", bitmaps("v1.33.1"), "1.33", flag, nil, []string{migrates}},
-		{"dual write in 1.34", objects("v1.34.4"), "1.35", flag, func(c cluster) { c.bitmap(audit.ServiceIPs, "10.96.0.0/16", 1) },
+		{"dual write in 1.34", objects("v1.34.4"), "1.35", flag, func(c cluster) { c.bitmap(clusterstate.ServiceIPs, "10.96.0.0/16", 1) },
 			[]string{must + "FeatureGates: DisableAllocatorDualWrite=false"}},
 		{"bitmap left over", objects("v1.34.4"), "1.35", flag, func(c cluster) {
-			c.bitmap(audit.ServiceIPs, "10.96.0.0/16", 1)
+			c.bitmap(clusterstate.ServiceIPs, "10.96.0.0/16", 1)
 			c.UpgradedAt = 70
 		}, nil},
 
@@ -212,17 +212,17 @@ func TestChecks(t *testing.T) {
 			c.Services[1].Spec.ClusterIPs = []string{"nonsense", ""}
 		}, []string{must + "ClusterIPNotValid: \"\", nonsense. kube-apiserver", migrates}},
 		{"other texts in bitmaps", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) {
-			c.bitmap(audit.ServiceIPs, "10.96.0.0/16", 7)
+			c.bitmap(clusterstate.ServiceIPs, "10.96.0.0/16", 7)
 			c.service("zero", "010.96.0.2")
 			c.service("mapped", "::ffff:10.96.0.3")
 		}, []string{surprise + "ClusterIPNotCanonical: ::ffff:10.96.0.3, 010.96.0.2. Each repair pass removes or recreates their IPAddress objects",
 			surprise + "FirstRepair: writes: 1 ServiceCIDR created, 3 IPAddress objects created."}},
 		{"other texts in bitmaps that stay", bitmaps("v1.31.2"), "1.32", flag, func(c cluster) {
-			c.bitmap(audit.ServiceIPs, "10.96.0.0/16", 3)
+			c.bitmap(clusterstate.ServiceIPs, "10.96.0.0/16", 3)
 			c.service("zero", "010.96.0.2")
 		}, nil},
 		{"double node port", objects("v1.35.4"), "1.36", flag, func(c cluster) {
-			c.bitmap(audit.ServiceNodePorts, "30000-32767", 2)
+			c.bitmap(clusterstate.ServiceNodePorts, "30000-32767", 2)
 			c.Services[0].Spec.Ports = []corev1.ServicePort{{NodePort: 30001}, {NodePort: 30001}}
 		}, []string{must + "PortAlreadyAllocated: 30001"}},
 		{"port out of range", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.Services[0].Spec.Ports = []corev1.ServicePort{{NodePort: 80}} },
@@ -233,11 +233,11 @@ func TestChecks(t *testing.T) {
 			[]string{must + "ClusterIPNotAllocated: looks for free addresses in the bitmap", surprise + "FirstRepair: writes: 1 ServiceCIDR created, 2 IPAddress objects created."}},
 		{"not in the bitmap of 1.32", bitmaps("v1.32.1"), "1.32.2", flag, func(c cluster) { c.service("more", "10.96.0.2") },
 			[]string{surprise + "ClusterIPNotAllocated: The first repair pass records them", surprise + "FirstRepair: writes: 1 bitmap changed"}},
-		{"leak in the bitmap", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) { c.bitmap(audit.ServiceIPs, "10.96.0.0/16", 3) },
+		{"leak in the bitmap", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) { c.bitmap(clusterstate.ServiceIPs, "10.96.0.0/16", 3) },
 			[]string{must + "Leak: 10.96.0.2. kube-apiserver 1.33 refuses these addresses", migrates}},
-		{"leak in the bitmap of 1.32", bitmaps("v1.32.1"), "1.32", flag, func(c cluster) { c.bitmap(audit.ServiceIPs, "10.96.0.0/16", 3) },
+		{"leak in the bitmap of 1.32", bitmaps("v1.32.1"), "1.32", flag, func(c cluster) { c.bitmap(clusterstate.ServiceIPs, "10.96.0.0/16", 3) },
 			[]string{surprise + "Leak: The third repair pass frees them"}},
-		{"leaked node port", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.bitmap(audit.ServiceNodePorts, "30000-32767", 2) },
+		{"leaked node port", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.bitmap(clusterstate.ServiceNodePorts, "30000-32767", 2) },
 			[]string{surprise + "Leak: 30001. The third repair pass frees these node ports"}},
 		{"missing object", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.service("more", "10.96.0.2") },
 			[]string{surprise + "ClusterIPNotAllocated: objects are missing or foreign", surprise + "FirstRepair: writes: 1 IPAddress object created."}},
@@ -262,17 +262,17 @@ func TestChecks(t *testing.T) {
 		{"from dual write", objects("v1.33.13"), "1.34", flag, func(c cluster) { c.UpgradedAt = 0 }, []string{mixed}},
 		{"from dual write, release not known", objects(""), "1.34", flag, func(c cluster) {
 			c.UpgradedAt = 0
-			c.bitmap(audit.ServiceIPs, "10.96.0.0/16", 1)
+			c.bitmap(clusterstate.ServiceIPs, "10.96.0.0/16", 1)
 		}, []string{mixed, unknown + "Release"}},
 		{"patch release after dual write", objects("v1.34.2"), "1.34", flag, func(c cluster) { c.UpgradedAt = 0 }, nil},
-		{"dual write stays", objects(""), "1.34", flag, func(c cluster) { c.bitmap(audit.ServiceIPs, "10.96.0.0/16", 1) }, []string{unknown + "Release"}},
+		{"dual write stays", objects(""), "1.34", flag, func(c cluster) { c.bitmap(clusterstate.ServiceIPs, "10.96.0.0/16", 1) }, []string{unknown + "Release"}},
 		{"stale bit", objects("v1.33.13"), "1.34", flag, func(c cluster) {
 			c.UpgradedAt = 0
-			c.bitmap(audit.ServiceIPs, "10.96.0.0/16", 3)
+			c.bitmap(clusterstate.ServiceIPs, "10.96.0.0/16", 3)
 		}, []string{surprise + "BitmapDisagrees: kube-apiserver 1.34 does not use the bitmap", mixed}},
 		{"stale bit stays", objects("v1.33.12"), "1.33", flag, func(c cluster) {
 			c.UpgradedAt = 0
-			c.bitmap(audit.ServiceIPs, "10.96.0.0/16", 3)
+			c.bitmap(clusterstate.ServiceIPs, "10.96.0.0/16", 3)
 		}, []string{surprise + "BitmapDisagrees: Upgrade to 1.34 next"}},
 
 		// Webhooks
@@ -511,7 +511,7 @@ func TestManyWrites(t *testing.T) {
 func TestRepairs(t *testing.T) {
 	damaged := func() cluster {
 		c := bitmaps("v1.32.2")
-		c.bitmap(audit.ServiceIPs, "10.96.0.0/16", 3)
+		c.bitmap(clusterstate.ServiceIPs, "10.96.0.0/16", 3)
 		return c
 	}
 	missing := func() cluster {

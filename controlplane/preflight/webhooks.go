@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 )
 
 const (
@@ -49,7 +50,7 @@ func (p *preflight) webhookWrites() []write {
 // defaultIsReady reports whether the default ServiceCIDR has the condition Ready, true or not. A kube-apiserver sets it if it is
 // missing.
 func (p *preflight) defaultIsReady() bool {
-	at := slices.IndexFunc(p.state.ServiceCIDRs, func(s networkingv1.ServiceCIDR) bool { return s.Name == DefaultServiceCIDR })
+	at := slices.IndexFunc(p.state.ServiceCIDRs, func(s networkingv1.ServiceCIDR) bool { return s.Name == clusterstate.DefaultServiceCIDR })
 	if at < 0 {
 		return p.unreadable(audit.KindServiceCIDR) != "" // it is not known that it is not
 	}
@@ -167,11 +168,11 @@ func (p *preflight) effectOf(h *admissionv1.ValidatingWebhook) (webhookEffect, b
 		e.text = fmt.Sprintf("The first repair pass of kube-apiserver %v calls it with failurePolicy Fail: if it refuses or does not answer, the server is never ready (kubernetes#137356).", p.To)
 	case setsReady && fails:
 		e.level = Must
-		e.text = fmt.Sprintf("kube-apiserver %v sets the condition Ready of ServiceCIDR %s, and calls it with failurePolicy Fail: until it answers and admits that, new Services get no ClusterIP.", p.To, DefaultServiceCIDR)
+		e.text = fmt.Sprintf("kube-apiserver %v sets the condition Ready of ServiceCIDR %s, and calls it with failurePolicy Fail: until it answers and admits that, new Services get no ClusterIP.", p.To, clusterstate.DefaultServiceCIDR)
 	case starts:
 		e.text = fmt.Sprintf("The first repair pass of kube-apiserver %v waits for each answer, up to timeoutSeconds.", p.To)
 	case setsReady:
-		e.text = fmt.Sprintf("kube-apiserver %v waits for the answer before the condition Ready of ServiceCIDR %s is set.", p.To, DefaultServiceCIDR)
+		e.text = fmt.Sprintf("kube-apiserver %v waits for the answer before the condition Ready of ServiceCIDR %s is set.", p.To, clusterstate.DefaultServiceCIDR)
 	case fails && p.unreadable(recordKinds...) != "":
 		e.level = Unknown
 		e.text = "Whether the first repair pass makes such a write is unknown: " + p.unreadable(recordKinds...) + "."

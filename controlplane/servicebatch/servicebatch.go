@@ -17,3 +17,10 @@ func Add(batch *rangekeeper.Services, s *corev1.Service) {
 	}
 	batch.SetHealthCheckNodePort(s.Spec.HealthCheckNodePort)
 }
+
+// AddAll adds the claims of Services to a batch.
+func AddAll(batch *rangekeeper.Services, services []corev1.Service) {
+	for i := range services {
+		Add(batch, &services[i])
+	}
+}

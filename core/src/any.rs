@@ -27,6 +27,18 @@ pub enum AnyRange {
     Ports(PortRange),
 }
 
+impl AnyRange {
+    /// Whether no cluster has both: its ranges of ClusterIPs are of different IP families (KEP-563), and it has one range of node
+    /// ports.
+    pub fn excludes(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Cidr(one), Self::Cidr(other)) => one.is_ipv4() == other.is_ipv4(),
+            (Self::Ports(_), Self::Ports(_)) => true,
+            (Self::Cidr(_), Self::Ports(_)) | (Self::Ports(_), Self::Cidr(_)) => false,
+        }
+    }
+}
+
 impl From<CidrRange> for AnyRange {
     fn from(range: CidrRange) -> Self {
         Self::Cidr(range)

@@ -44,6 +44,30 @@ pub struct ServicePort<'a> {
     pub node_port: i32,
 }
 
+/// What a Service claims by one of its fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Claim<'a> {
+    /// An address.
+    Address {
+        /// As the Service has it.
+        text: &'a str,
+        /// `None` if the text is none, which is a fault of the Service.
+        address: Option<IpAddr>,
+    },
+    /// A node port.
+    Port(u16),
+}
+
+impl Claim<'_> {
+    /// The value; `None` if the text is no address.
+    pub fn value(&self) -> Option<AnyValue> {
+        match *self {
+            Self::Address { address, .. } => address.map(AnyValue::Address),
+            Self::Port(port) => Some(AnyValue::Port(port)),
+        }
+    }
+}
+
 impl<'a> Service<'a> {
     /// The addresses that this Service claims, as text; none if it is headless or has no ClusterIP.
     pub fn cluster_ip_texts(&self) -> &[&'a str] {
@@ -59,12 +83,14 @@ impl<'a> Service<'a> {
         self.cluster_ip_texts().iter().filter_map(|text| parse_address(text))
     }
 
-    /// The values that this Service claims: its addresses, then its node ports. A value may come twice.
+    /// What this Service claims: its addresses, then its node ports; a number that is no port claims nothing. A value may come twice.
     ///
     /// Cost: that of [`node_ports`](Self::node_ports).
-    pub fn claims(&self) -> impl Iterator<Item = AnyValue> + '_ {
+    pub fn claims(&self) -> impl Iterator<Item = Claim<'a>> + '_ {
+        let addresses =
+            self.cluster_ip_texts().iter().map(|text| Claim::Address { text, address: parse_address(text) });
         let ports = self.node_ports().filter_map(|port| u16::try_from(port).ok());
-        self.addresses().map(AnyValue::Address).chain(ports.map(AnyValue::Port))
+        addresses.chain(ports.map(Claim::Port))
     }
 
     /// The node ports that this Service claims, in order; a port that it claims twice is returned twice.
@@ -103,13 +129,24 @@ mod tests {
             ("", &["10.0.0.7"], &[30_001], &["30001"]),
             ("None", &["None"], &[], &[]),
             ("10.0.0.7", &["10.0.0.8"], &[], &["10.0.0.8"]),
-            ("10.0.0", &["10.0.0", "::ffff:10.0.0.9", "010.0.0.1"], &[], &["10.0.0.9", "10.0.0.1"]),
+            (
+                "10.0.0",
+                &["10.0.0", "::ffff:10.0.0.9", "010.0.0.1", ""],
+                &[],
+                &["no value", "10.0.0.9", "10.0.0.1", "no value"],
+            ),
             ("", &[], &[0, -1, 65_536, 65_535], &["65535"]),
         ];
         for (cluster_ip, cluster_ips, ports, expected) in rows {
             let ports: Vec<_> = ports.iter().map(|port| ServicePort { protocol: "TCP", node_port: *port }).collect();
             let service = Service { cluster_ip, cluster_ips, ports: &ports, ..Service::default() };
-            let claims: Vec<_> = service.claims().map(|claim| claim.to_string()).collect();
+            let texts = service.claims().filter_map(|claim| match claim {
+                Claim::Address { text, .. } => Some(text),
+                Claim::Port(_) => None,
+            });
+            assert_eq!(texts.collect::<Vec<_>>(), service.cluster_ip_texts());
+            let value = |claim: Claim<'_>| claim.value().map_or("no value".into(), |value| value.to_string());
+            let claims: Vec<_> = service.claims().map(value).collect();
             assert_eq!(claims, *expected, "{service:?}");
         }
     }

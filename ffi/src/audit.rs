@@ -4,8 +4,8 @@ use std::ffi::c_char;
 use std::sync::Arc;
 
 use rangekeeper_core::audit::{
-    AddObjectError, AddRangeError, Audit, BitmapRevisions, Bitmaps, Leaks, NotAuditable, Presence, Stored,
-    StoredBitmap, Unreadable,
+    AddObjectError, AddRangeError, Audit, BitmapRevisions, Bitmaps, ClusterIpRecords, Leaks, NotAuditable, Presence,
+    Stored, StoredBitmap, Unreadable,
 };
 use rangekeeper_core::commit::Passes;
 use rangekeeper_core::service_cidr::ServiceCidr;
@@ -27,6 +27,19 @@ pub const RK_PRESENCE_MISSING: u32 = 0;
 pub const RK_PRESENCE_UNINITIALISED: u32 = 1;
 /// The object has a range.
 pub const RK_PRESENCE_INITIALISED: u32 = 2;
+
+/// The source does not show whether there is an object, as the Kubernetes API does not.
+pub const RK_PRESENCE_UNSEEN: u32 = 3;
+
+/// Nothing that records ClusterIPs is stored: no kube-apiserver has started.
+pub const RK_CLUSTER_IP_RECORDS_UNKNOWN: u32 = 0;
+/// ClusterIPs are recorded in bitmaps.
+pub const RK_CLUSTER_IP_RECORDS_BITMAPS: u32 = 1;
+/// ClusterIPs are recorded in IPAddress objects. There is no bitmap, or the source does not show bitmaps.
+pub const RK_CLUSTER_IP_RECORDS_OBJECTS: u32 = 2;
+/// ClusterIPs are recorded in IPAddress objects, and there are bitmaps beside them, which servers may still write:
+/// rk_audit_compare_bitmap finds that out.
+pub const RK_CLUSTER_IP_RECORDS_BOTH: u32 = 3;
 
 /// The primary range of ClusterIPs: serviceips.
 pub const RK_BITMAP_SERVICE_IPS: u32 = 0;
@@ -93,6 +106,25 @@ fn presence(parameter: &str, presence: u32) -> Result<Presence, Failure> {
                 rk_result::InvalidArgument,
                 format_args!("{parameter} {presence} is none of 0 (missing), 1 (uninitialised), 2 (initialised)"),
             ));
+        }
+    })
+}
+
+/// Returns one of RK_CLUSTER_IP_RECORDS_*: where a cluster records its ClusterIPs (KEP-1880). `objects` is how many ServiceCIDR and
+/// IPAddress objects are stored, those among them that cannot be read; `bitmap` is one of RK_PRESENCE_*, of the primary range
+/// or if that is missing of the secondary one; another number counts as RK_PRESENCE_UNSEEN.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_cluster_ip_records(objects: u64, bitmap: u32) -> u32 {
+    guard_or(RK_CLUSTER_IP_RECORDS_UNKNOWN, || {
+        let bitmap = match bitmap {
+            RK_PRESENCE_UNSEEN => None,
+            bitmap => presence("bitmap", bitmap).ok(),
+        };
+        match ClusterIpRecords::of(objects, bitmap) {
+            ClusterIpRecords::Unknown => RK_CLUSTER_IP_RECORDS_UNKNOWN,
+            ClusterIpRecords::Bitmaps => RK_CLUSTER_IP_RECORDS_BITMAPS,
+            ClusterIpRecords::Objects => RK_CLUSTER_IP_RECORDS_OBJECTS,
+            ClusterIpRecords::Both => RK_CLUSTER_IP_RECORDS_BOTH,
         }
     })
 }

@@ -285,6 +285,24 @@ pub unsafe extern "C" fn rk_range_value_at(range: *const rk_range, offset: u32, 
     })
 }
 
+/// Writes to `excludes` whether no cluster has both ranges: its ranges of ClusterIPs are of different IP families (KEP-563), and
+/// it has one range of node ports.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_range_excludes(
+    range: *const rk_range,
+    other: *const rk_range,
+    excludes: *mut bool,
+) -> rk_result {
+    guard(|scope| {
+        // SAFETY: the caller's promise; see guard.
+        let (range, other, excludes) =
+            unsafe { (self::range(scope, range)?, self::range(scope, other)?, Out::new(scope, excludes)?) };
+        excludes.write(range.excludes(&other));
+        Ok(())
+    })
+}
+
 /// Compares two snapshots of a range (see rk_allocator_snapshot): writes a page of the values that only one of them
 /// contains, ascending, and for each to `allocated` whether `after` contains it.
 ///

@@ -46,6 +46,13 @@ pub const RK_RECORD_IP_ADDRESSES: u32 = 2;
 /// A range whose bitmap could not be read: values that Services use count as recorded.
 pub const RK_RECORD_UNSEEN: u32 = 3;
 
+/// All that was due was tried. The finding is dropped: its Service came after the range was read.
+pub const RK_REPAIR_DONE: u32 = 0;
+/// Somebody chose of what was due. The finding stays.
+pub const RK_REPAIR_CHOSEN: u32 = 1;
+/// The repair has failed, and nothing is known to have been set or cleared. The finding is left.
+pub const RK_REPAIR_FAILED: u32 = 2;
+
 /// The result of an audit. Only rk_report_record_repair, rk_report_observe_claimants and
 /// rk_report_find_full_ranges change it.
 pub struct rk_report(Handle<Found>);
@@ -228,18 +235,17 @@ pub unsafe extern "C" fn rk_report_close(report: *const rk_report) -> rk_result 
 
 /// Records the outcome of the repair of the bitmap at place `range`: `set` and `cleared` are the values that were set
 /// and cleared, as in rk_repaired. From then on RK_VALUES_SET and _CLEAR are these values, RK_VALUES_NEXT those that
-/// were read and not cleared, or were set; the other leaks stay. A finding whose remedy is to set the value is dropped if
-/// it was not set: its Service came after the range was read. With `failed` the repair has failed, nothing is
-/// known to have been set or cleared, and all findings are left.
+/// were read and not cleared, or were set; the other leaks stay. `outcome` is one of RK_REPAIR_*, and determines what becomes of a
+/// finding whose remedy is to set the value, and whose value was not set.
 ///
-/// RK_RESULT_INVALID_ARGUMENT if the range is not a bitmap that was compared with the Services, or a failed repair has
+/// RK_RESULT_INVALID_ARGUMENT if the range is not a bitmap that was compared with the Services, or RK_REPAIR_FAILED has
 /// values; RK_RESULT_NOT_IN_RANGE. The report stays as it was then.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_record_repair(
     report: *const rk_report,
     range: usize,
-    failed: bool,
+    outcome: u32,
     set: *const rk_value,
     set_len: usize,
     cleared: *const rk_value,
@@ -252,13 +258,22 @@ pub unsafe extern "C" fn rk_report_record_repair(
             let report = borrow(scope, report).named("report")?;
             let set = any_values("set", slice(scope, set, set_len).named("set")?)?;
             let cleared = any_values("cleared", slice(scope, cleared, cleared_len).named("cleared")?)?;
-            if failed && set.len() + cleared.len() > 0 {
-                let message = "failed is true, and set or cleared is not empty";
-                return Err(Failure::new(rk_result::InvalidArgument, message));
-            }
-            let done = RepairOutcome::Done { set: &set, cleared: &cleared };
+            let (set, cleared) = (&set[..], &cleared[..]);
+            let outcome = match outcome {
+                RK_REPAIR_DONE => RepairOutcome::Done { set, cleared },
+                RK_REPAIR_CHOSEN => RepairOutcome::Chosen { set, cleared },
+                RK_REPAIR_FAILED if set.len() + cleared.len() == 0 => RepairOutcome::Failed,
+                RK_REPAIR_FAILED => {
+                    let message = "outcome is RK_REPAIR_FAILED, and set or cleared is not empty";
+                    return Err(Failure::new(rk_result::InvalidArgument, message));
+                }
+                _ => {
+                    let message = format_args!("outcome {outcome} is none of RK_REPAIR_*");
+                    return Err(Failure::new(rk_result::InvalidArgument, message));
+                }
+            };
             report.0.with(|found| {
-                found.report.record_repair(range, if failed { RepairOutcome::Failed } else { done })?;
+                found.report.record_repair(range, outcome)?;
                 found.leaks.take();
                 found.sets[range] = Default::default();
                 Ok(())

@@ -7,13 +7,13 @@ use std::ffi::c_char;
 use std::fmt::{self, Display, Formatter};
 
 use rangekeeper_core::ipaddress::IpAddressObject;
-use rangekeeper_core::service::{Service, ServicePort};
+use rangekeeper_core::service::{Claim, Service, ServicePort};
 
 use crate::error::{Failure, Named, rk_error};
 use crate::guard::guard_error;
 use crate::result::rk_result;
 use crate::scope::{Array, Out, Scope, borrow, slice};
-use crate::value::rk_value;
+use crate::value::{RK_VALUE_KIND_NONE, rk_value};
 
 /// As the length of an entry: its text is that of the entry before, and has no bytes in rk_batch.text.
 pub const RK_SAME_TEXT: u32 = 0xffff_ffff;
@@ -71,14 +71,18 @@ pub struct rk_service_names {
     pub batch: rk_batch,
 }
 
-/// A value that a Service claims.
+/// What a Service claims by one of its fields.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_claim {
-    /// The value.
+    /// The value; of the kind RK_VALUE_KIND_NONE if the Service has a text there that is no address.
     pub value: rk_value,
     /// The Service, by its place in the batch: 0 is the first.
     pub service: u64,
+    /// Where the Service's text of an address begins in rk_batch.text. 0 of a port.
+    pub text: u64,
+    /// How many bytes the text has. 0 of a port.
+    pub text_len: u64,
     /// 0. Room for a field that comes later: the struct never becomes longer.
     pub reserved: [u64; 2],
 }
@@ -426,8 +430,8 @@ pub(crate) unsafe fn ip_addresses<'a>(
     })
 }
 
-/// Writes a page of the values that the Services of a batch claim, as an audit takes them for theirs: in the order of Services, the
-/// addresses of each first. A value comes twice if a Service has it twice.
+/// Writes a page of what the Services of a batch claim, as an audit takes it for theirs: in the order of Services, the
+/// addresses of each first, in their order there. A value comes twice if a Service has it twice; a number that is no port does not come.
 ///
 /// Cost: linear in the batch for each page.
 #[must_use]
@@ -447,8 +451,17 @@ pub unsafe extern "C" fn rk_services_claims(
             let claims = Array::new(scope, claims, capacity).named("claims")?;
             let n = Out::new(scope, n).named("n")?;
             let (mut all, mut service) = (Vec::new(), 0);
+            let begin = services.rest.text.as_ptr().addr();
             services.for_each(|one| {
-                all.extend(one.claims().map(|value| rk_claim { value: value.into(), service, reserved: [0; 2] }));
+                all.extend(one.claims().map(|claim| {
+                    let value =
+                        claim.value().map_or(rk_value { kind: RK_VALUE_KIND_NONE, high: 0, low: 0 }, rk_value::from);
+                    let (text, text_len) = match claim {
+                        Claim::Address { text, .. } => ((text.as_ptr().addr() - begin) as u64, text.len() as u64),
+                        Claim::Port(_) => (0, 0),
+                    };
+                    rk_claim { value, service, text, text_len, reserved: [0; 2] }
+                }));
                 service += 1;
             })?;
             n.write(claims.fill(all.into_iter().skip(from)));

@@ -17,6 +17,22 @@ static void ranges(void) {
   CHECK(same(value, ipv4(0x0a0000fe)));
   CHECK_RESULT(rk_range_value_at(&range, 254, &value), RK_RESULT_NOT_IN_RANGE);
 
+  const struct {
+    const char *one, *other;
+    bool excludes;
+  } pairs[] = {
+      {"10.0.0.0/24", "10.1.0.0/16", true},  {"fd00::/108", "fd01::/64", true},   {"30000-32767", "80", true},
+      {"10.0.0.0/24", "fd00::/108", false}, {"10.0.0.0/24", "30000-32767", false},
+  };
+  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+    rk_range one = range_of(pairs[i].one), other = range_of(pairs[i].other);
+    bool excludes = !pairs[i].excludes;
+    CHECK_OK(rk_range_excludes(&one, &other, &excludes));
+    CHECK(excludes == pairs[i].excludes);
+    CHECK_OK(rk_range_excludes(&other, &one, &excludes));
+    CHECK(excludes == pairs[i].excludes);
+  }
+
   range = range_of("30000+2767");
   CHECK_OK(rk_range_describe(&range, &description));
   CHECK(description.size == 2768 && description.static_band == 86);

@@ -154,8 +154,8 @@ int main(void) {
 
   /* A failed repair leaves all findings. */
   rk_report *failed = run(NULL);
-  CHECK_OK(rk_report_record_repair(failed, 0, true, NULL, 0, NULL, 0, NULL));
-  CHECK_RESULT(rk_report_record_repair(failed, 0, true, &leaks[0].value, 1, NULL, 0, NULL), RK_RESULT_INVALID_ARGUMENT);
+  CHECK_OK(rk_report_record_repair(failed, 0, RK_REPAIR_FAILED, NULL, 0, NULL, 0, NULL));
+  CHECK_RESULT(rk_report_record_repair(failed, 0, RK_REPAIR_FAILED, &leaks[0].value, 1, NULL, 0, NULL), RK_RESULT_INVALID_ARGUMENT);
   CHECK_OK(rk_report_findings(failed, 0, findings, 10, &n));
   CHECK(n == sizeof expected / sizeof *expected);
   CHECK_OK(rk_report_range(failed, 0, &counts));
@@ -165,11 +165,11 @@ int main(void) {
   /* The repair has set the address in use, and left the leak. */
   rk_error error;
   const rk_value set = ipv4(0x0a000002), outside = ipv4(0x0b000003);
-  CHECK_RESULT(rk_report_record_repair(report, 0, false, &outside, 1, NULL, 0, &error), RK_RESULT_NOT_IN_RANGE);
-  CHECK_RESULT(rk_report_record_repair(report, 0, false, &none, 1, NULL, 0, &error), RK_RESULT_NOT_IN_RANGE);
-  CHECK_RESULT(rk_report_record_repair(report, 2, false, &set, 1, NULL, 0, &error), RK_RESULT_INVALID_ARGUMENT);
+  CHECK_RESULT(rk_report_record_repair(report, 0, RK_REPAIR_DONE, &outside, 1, NULL, 0, &error), RK_RESULT_NOT_IN_RANGE);
+  CHECK_RESULT(rk_report_record_repair(report, 0, RK_REPAIR_DONE, &none, 1, NULL, 0, &error), RK_RESULT_NOT_IN_RANGE);
+  CHECK_RESULT(rk_report_record_repair(report, 2, RK_REPAIR_DONE, &set, 1, NULL, 0, &error), RK_RESULT_INVALID_ARGUMENT);
   CHECK(!leaks[0].stays && leaks[0].remedy == RK_REMEDY_REPAIR);
-  CHECK_OK(rk_report_record_repair(report, 0, false, &set, 1, NULL, 0, &error));
+  CHECK_OK(rk_report_record_repair(report, 0, RK_REPAIR_DONE, &set, 1, NULL, 0, &error));
   CHECK_OK(rk_report_range(report, 0, &counts));
   CHECK(counts.set == 1 && counts.clear == 0 && counts.leaked == 1 && counts.next == 3);
   CHECK_OK(rk_report_leaks(report, 0, leaks, 3, &n));
@@ -177,7 +177,7 @@ int main(void) {
   CHECK_OK(rk_report_runs(report, 0, RK_VALUES_CLEAR, true, 0, runs, 4, &n, &next));
   CHECK(n == 0);
   /* That of the ports was not carried out: what the owners must do is left. */
-  CHECK_OK(rk_report_record_repair(report, 1, false, NULL, 0, NULL, 0, &error));
+  CHECK_OK(rk_report_record_repair(report, 1, RK_REPAIR_DONE, NULL, 0, NULL, 0, &error));
   CHECK_OK(rk_report_findings(report, 0, findings, 10, &n));
   CHECK(n == 5 && findings[0].remedy == RK_REMEDY_REPAIR && findings[1].remedy == RK_REMEDY_OWNER);
   rk_report_free(report);

@@ -141,6 +141,10 @@ static void faults_of_objects(void) {
     CHECK(n == (unreadable ? 0 : 4));
     rk_report_free(report);
   }
+  CHECK(rk_cluster_ip_records(0, RK_PRESENCE_MISSING) == RK_CLUSTER_IP_RECORDS_UNKNOWN);
+  CHECK(rk_cluster_ip_records(0, RK_PRESENCE_UNSEEN) == RK_CLUSTER_IP_RECORDS_BITMAPS);
+  CHECK(rk_cluster_ip_records(1, RK_PRESENCE_UNSEEN) == RK_CLUSTER_IP_RECORDS_OBJECTS);
+  CHECK(rk_cluster_ip_records(1, RK_PRESENCE_INITIALISED) == RK_CLUSTER_IP_RECORDS_BOTH);
   CHECK(rk_reason_severity(RK_REASON_IP_ADDRESS_WITHOUT_PARENT) == RK_SEVERITY_BREAKS_TRAFFIC);
 }
 

@@ -40,6 +40,7 @@ static void names_and_values(void) {
   CHECK(rk_reason_severity(0) == RK_SEVERITY_NONE && rk_reason_severity(UINT32_MAX) == RK_SEVERITY_NONE);
   CHECK(rk_reason_severity(RK_REASON_PORT_OUT_OF_RANGE) == RK_SEVERITY_BREAKS_TRAFFIC);
   CHECK(rk_reason_severity(RK_REASON_RANGE_NEARLY_FULL + 1) == RK_SEVERITY_NONE);
+  CHECK(rk_cluster_ip_records(UINT64_MAX, UINT32_MAX) == RK_CLUSTER_IP_RECORDS_OBJECTS);
   CHECK(rk_abi_version() == RK_ABI_VERSION);
 
   value = good;
@@ -86,6 +87,10 @@ static void ranges(const rk_range *range) {
   CHECK_NULL(rk_range_offset_of(range, &good, NULL));
   CHECK_NULL(rk_range_offset_of(range, NULL, &number));
   for (int i = 0; i < MALFORMED; i++) CHECK_INVALID(rk_range_offset_of(range, AT(malformed(i)), &number));
+  bool excludes;
+  CHECK_NULL(rk_range_excludes(NULL, range, &excludes));
+  CHECK_NULL(rk_range_excludes(range, NULL, &excludes));
+  CHECK_NULL(rk_range_excludes(range, range, NULL));
   CHECK_NULL(rk_range_value_at(NULL, 0, &value));
   CHECK_NULL(rk_range_value_at(range, 0, NULL));
   CHECK_RESULT(rk_range_value_at(range, UINT32_MAX, &value), RK_RESULT_NOT_IN_RANGE);
@@ -425,10 +430,11 @@ static void audit(const rk_range *range) {
   rk_cell cells[4];
   uint64_t observed = 0, next = 0;
   /* Of the batches only the last one counts. */
-  CHECK_NULL(rk_report_record_repair(NULL, 0, false, NULL, 0, NULL, 0, &error));
-  CHECK_NULL(rk_report_record_repair(o, 0, false, NULL, 1, NULL, 0, &error));
-  CHECK_INVALID(rk_report_record_repair(o, 0, false, AT((rk_value){.kind = 9}), 1, NULL, 0, &error));
-  CHECK_INVALID(rk_report_record_repair(o, 9, false, NULL, 0, NULL, 0, &error));
+  CHECK_NULL(rk_report_record_repair(NULL, 0, RK_REPAIR_DONE, NULL, 0, NULL, 0, &error));
+  CHECK_NULL(rk_report_record_repair(o, 0, RK_REPAIR_DONE, NULL, 1, NULL, 0, &error));
+  CHECK_INVALID(rk_report_record_repair(o, 0, RK_REPAIR_DONE, AT((rk_value){.kind = 9}), 1, NULL, 0, &error));
+  CHECK_INVALID(rk_report_record_repair(o, 9, RK_REPAIR_DONE, NULL, 0, NULL, 0, &error));
+  CHECK_INVALID(rk_report_record_repair(o, 0, 3, NULL, 0, NULL, 0, &error));
   CHECK_NULL(rk_report_find_full_ranges(NULL, 5));
   CHECK_INVALID(rk_report_find_full_ranges(o, 101));
   CHECK_OK(rk_report_services(o, &observed));

@@ -19,6 +19,15 @@ static void words_of_services(void) {
   CHECK(memcmp(m.words, expected, sizeof expected) == 0);
   CHECK(batch.batch.text_len == sizeof text - 1 && memcmp(m.text, text, sizeof text - 1) == 0);
 
+  rk_claim claims[7];
+  size_t n = 0;
+  CHECK_OK(rk_services_claims(&batch, 1, claims, 7, &n, NULL));
+  CHECK(n == 5 && claims[0].value.kind == RK_VALUE_KIND_IPV6 && claims[0].service == 0);
+  CHECK(claims[0].text_len == 7 && memcmp(m.text + claims[0].text, "fd00::a", 7) == 0);
+  CHECK(same(claims[1].value, rk_value_port(30053)) && claims[1].text == 0 && claims[1].text_len == 0);
+  CHECK(same(claims[2].value, ipv4(0x0a600014)) && claims[2].service == 1 && claims[2].text == 17 && claims[2].text_len == 10);
+  CHECK(same(claims[4].value, rk_value_port(31000)));
+
   /* Without room for the last word or byte the batch is as before, and what is beyond stays alone. */
   for (size_t words = 0; words < 15; words++) {
     memory small = {{0}, {0}};

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
@@ -38,7 +38,7 @@ func (s *Server) Initialise() {
 	}
 	defer etcd.Close()
 	if s.config.Version == V1_32 {
-		names := []string{audit.ServiceIPs, audit.SecondaryServiceIPs}
+		names := []string{clusterstate.ServiceIPs, clusterstate.SecondaryServiceIPs}
 		for i, cidr := range strings.Split(s.config.ServiceClusterIPRange, ",") {
 			values, err := rangekeeper.ParseCIDR(cidr)
 			if err != nil {
@@ -51,7 +51,7 @@ func (s *Server) Initialise() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	initialise(s.t, etcd, audit.ServiceNodePorts, ports)
+	initialise(s.t, etcd, clusterstate.ServiceNodePorts, ports)
 }
 
 func initialise(t testing.TB, etcd *clientv3.Client, name string, values rangekeeper.Range) {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
@@ -51,7 +50,7 @@ and never repairs those bitmaps: serviceips and secondaryserviceips are refused 
 			change.Pick, change.Set = 0, []rangekeeper.Value{value}
 		}
 		edited, err := s.changeRange(c.Context(), args[0], changeAllocated, change, func(state *clusterstate.State) error {
-			if args[0] == audit.ServiceNodePorts || len(state.ServiceCIDRs) == 0 || force {
+			if args[0] == clusterstate.ServiceNodePorts || !state.ClusterIPRecords().HasObjects() || force {
 				return nil
 			}
 			return fmt.Errorf("%s: this cluster keeps ClusterIPs as IPAddress objects beside the bitmap: kube-apiserver would refuse a value that only the bitmap records, and never free it; nothing is allocated", s.key(args[0]))

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
@@ -68,10 +69,10 @@ func TestAuditOverAPI(t *testing.T) {
 			kubeconfig := server.Kubeconfig(apiservertest.Admin)
 			want := reportOf(t, "--endpoints", strings.Join(etcd.Endpoints(), ","))
 			source := []string{"--kubeconfig", kubeconfig, "--service-node-port-range", apiservertest.DefaultServiceNodePortRange}
-			inBitmaps := []string{audit.ServiceNodePorts}
+			inBitmaps := []string{clusterstate.ServiceNodePorts}
 			if cluster.Name == etcdtest.DualStack {
 				source = append(source, "--service-cluster-ip-range", cluster.ClusterIPRange)
-				inBitmaps = append(inBitmaps, audit.ServiceIPs, audit.SecondaryServiceIPs)
+				inBitmaps = append(inBitmaps, clusterstate.ServiceIPs, clusterstate.SecondaryServiceIPs)
 			}
 			// Only etcd knows what the bitmaps record.
 			recorded := len(want.Findings)

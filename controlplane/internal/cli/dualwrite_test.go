@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
@@ -46,7 +47,7 @@ func TestBitmapDisagreesOnAServer(t *testing.T) {
 	}
 	mode := func(report audit.Report) audit.RangeMode {
 		for _, r := range report.Ranges {
-			if r.Name == audit.ServiceIPs {
+			if r.Name == clusterstate.ServiceIPs {
 				return r.Mode
 			}
 		}

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
@@ -84,7 +83,7 @@ func (s *store) isThere(ctx context.Context, name string, values rangekeeper.Ran
 
 // create makes the range, and reports whether it did: another client may have made it meanwhile.
 func (s *store) create(ctx context.Context, name string, values rangekeeper.Range) (created bool, err error) {
-	if err := s.checkNew(ctx, name, values.String()); err != nil {
+	if err := s.checkNew(ctx, name, values); err != nil {
 		return false, err
 	}
 	r, err := openRange(s.client, s.prefix, name, values, etcdstore.DefaultGrace)
@@ -99,11 +98,11 @@ func (s *store) create(ctx context.Context, name string, values rangekeeper.Rang
 }
 
 // checkNew refuses to make a range that would do harm.
-func (s *store) checkNew(ctx context.Context, name, spec string) error {
+func (s *store) checkNew(ctx context.Context, name string, values rangekeeper.Range) error {
 	if err := s.checkBitmaps(ctx, name); err != nil {
 		return err
 	}
-	if err := s.checkFamily(ctx, name, spec); err != nil {
+	if err := s.checkFamily(ctx, name, values); err != nil {
 		return err
 	}
 	return s.checkServices(ctx, name)
@@ -111,9 +110,9 @@ func (s *store) checkNew(ctx context.Context, name, spec string) error {
 
 // checkFamily refuses to make a range of ClusterIPs of the same IP family as the
 // other one, if that is there: no kube-apiserver would start on the two.
-func (s *store) checkFamily(ctx context.Context, name, spec string) error {
+func (s *store) checkFamily(ctx context.Context, name string, values rangekeeper.Range) error {
 	other, ok := map[string]string{
-		audit.ServiceIPs: audit.SecondaryServiceIPs, audit.SecondaryServiceIPs: audit.ServiceIPs,
+		clusterstate.ServiceIPs: clusterstate.SecondaryServiceIPs, clusterstate.SecondaryServiceIPs: clusterstate.ServiceIPs,
 	}[name]
 	if !ok {
 		return nil
@@ -125,21 +124,12 @@ func (s *store) checkFamily(ctx context.Context, name, spec string) error {
 	if err != nil {
 		return err
 	}
-	pass, err := rangekeeper.NewAudit()
+	otherValues, err := rangekeeper.ParseCIDR(otherSpec)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", s.key(other), err)
 	}
-	defer pass.Close()
-	for _, spec := range []string{otherSpec, spec} {
-		values, err := rangekeeper.ParseCIDR(spec)
-		if err != nil {
-			return fmt.Errorf("%s: %w", s.key(other), err)
-		}
-		if _, err = pass.AddBitmap(values, rangekeeper.Stored{}); errors.Is(err, rangekeeper.ErrSameKind) {
-			return fmt.Errorf("%s %s: %s is %s, of the same IP family", name, spec, other, otherSpec)
-		} else if err != nil {
-			return err
-		}
+	if values.Excludes(otherValues) {
+		return fmt.Errorf("%s %s: %s is %s, of the same IP family", name, values, other, otherSpec)
 	}
 	return nil
 }

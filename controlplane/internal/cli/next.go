@@ -165,7 +165,7 @@ func (s *source) serverRepairs(what string) step {
 func (s *source) probeStep(r *audit.Report) step {
 	words := []string{"audit", "--probe"}
 	isAssumed := func(one audit.Range) bool {
-		return one.Name == audit.ServiceNodePorts && one.Range == audit.DefaultNodePortRange
+		return one.Name == clusterstate.ServiceNodePorts && one.Range == audit.DefaultNodePortRange
 	}
 	if s.nodePortRange == "" && !slices.ContainsFunc(r.Ranges, isAssumed) {
 		words = append(words, "--service-node-port-range LOW-HIGH")

@@ -538,7 +538,7 @@ func withoutServiceCIDR(t *testing.T, cluster string) (snapshot string, removed 
 	t.Helper()
 	etcd := etcdtest.Start(t, etcdtest.Fixture(cluster, "drift.db.gz"))
 	removed = readEtcd(t, etcd.Client()).ServiceCIDRs[0]
-	if _, err := etcd.Client().Delete(t.Context(), clusterstate.ServiceCIDRKeys("")+removed.Name); err != nil {
+	if _, err := etcd.Client().Delete(t.Context(), "/registry/servicecidrs/"+removed.Name); err != nil {
 		t.Fatal(err)
 	}
 	return etcdtest.Save(t, etcd.Client()), removed
@@ -549,7 +549,7 @@ func TestMissingServiceCIDR(t *testing.T) {
 	snapshot, removed := withoutServiceCIDR(t, etcdtest.DualWrite)
 	stored := func(path string) []byte {
 		etcd := etcdtest.Start(t, path)
-		answer, err := etcd.Client().Get(t.Context(), clusterstate.ServiceCIDRKeys("")+removed.Name)
+		answer, err := etcd.Client().Get(t.Context(), "/registry/servicecidrs/"+removed.Name)
 		if err != nil || len(answer.Kvs) != 1 {
 			t.Fatal(answer, err)
 		}
@@ -598,6 +598,27 @@ func TestServiceCIDRNotStored(t *testing.T) {
 	}
 	if _, err := os.Stat(repaired); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("a repaired snapshot was written:", err)
+	}
+	etcd := etcdtest.Start(t, snapshot)
+	code, _, stderr = run(t, "audit", "--endpoints", strings.Join(etcd.Endpoints(), ","))
+	if code != exitInput || !strings.Contains(stderr, "nothing else stores the range of ClusterIPs") {
+		t.Errorf("of a running etcd: exit code %d: %s", code, stderr)
+	}
+}
+
+// TestMissingServiceCIDRInEtcd audits a running etcd whose bitmaps store the CIDRs of the missing object: ClusterIPs are compared with
+// objects, as they are with it, and nothing is to be written for it.
+func TestMissingServiceCIDRInEtcd(t *testing.T) {
+	snapshot, _ := withoutServiceCIDR(t, etcdtest.DualWrite)
+	report := func(path string) *audit.Report {
+		etcd := etcdtest.Start(t, path)
+		r := runJSON[audit.Report](t, exitFound, "audit", "--endpoints", strings.Join(etcd.Endpoints(), ","))
+		r.Source = nil
+		return &r
+	}
+	got, want := report(snapshot), report(etcdtest.Fixture(etcdtest.DualWrite, "drift.db.gz"))
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 

@@ -37,14 +37,10 @@ func (r *repair) readRunning(ctx context.Context, planned *changes, at int64) (*
 }
 
 // audit audits a state of the running cluster, all leaks to be cleaned, or only what a bitmap records alone.
-func (r *repair) audit(state *clusterstate.State, keepsLeaks bool) (*audit.Plan, error) {
+func (r *repair) audit(state *clusterstate.State, keepsLeaks bool) (*audit.Audit, error) {
 	o := r.source.auditOptions(state)
 	o.CleansLeaks, o.KeepsLeaks = r.cleanLeaks, keepsLeaks
-	a, err := r.source.auditWith(state, o)
-	if err != nil {
-		return nil, err
-	}
-	return a.Plan()
+	return r.source.auditWith(state, o)
 }
 
 // planForReview writes what a repair of the running cluster changes to a file.
@@ -53,7 +49,11 @@ func (r *repair) planForReview(ctx context.Context) (*audit.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan, err := r.audit(state, !r.cleanLeaks)
+	audited, err := r.audit(state, !r.cleanLeaks)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := audited.Plan()
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (r *repair) applyPlan(ctx context.Context) (*audit.Plan, error) {
 
 // writePlanned looks at all ranges, waits for [leakAge] if some value is to be cleared, and writes one range after the other, each if all
 // of its changes are still due.
-func (r *repair) writePlanned(ctx context.Context, c *changes, j *journal) (plan *audit.Plan, err error) {
+func (r *repair) writePlanned(ctx context.Context, c *changes, j *journal) (*audit.Plan, error) {
 	client, err := r.source.connect(ctx)
 	if err != nil {
 		return nil, err
@@ -152,6 +152,7 @@ func (r *repair) writePlanned(ctx context.Context, c *changes, j *journal) (plan
 			return nil, r.hasChanged(c, slices.Max(since), differences...)
 		}
 	}
+	var audited *audit.Audit // of the state before any write
 	for i, e := range ranges {
 		one := &c.Ranges[i]
 		if one.isDone() {
@@ -163,12 +164,12 @@ func (r *repair) writePlanned(ctx context.Context, c *changes, j *journal) (plan
 		if err := j.record(one, outcomeUnknown, 0); err != nil {
 			return nil, err
 		}
-		edited, found, audited, err := r.editPlanned(ctx, e, one, rangekeeper.Edit{Since: since[i]}, false)
+		edited, found, before, err := r.editPlanned(ctx, e, one, rangekeeper.Edit{Since: since[i]}, false)
 		if err == nil && len(found) > 0 {
 			err = r.hasChanged(c, since[i], found...)
 		}
-		if plan == nil { // that of the state before any write
-			plan = audited
+		if audited == nil {
+			audited = before
 		}
 		switch {
 		case err == nil:
@@ -180,40 +181,50 @@ func (r *repair) writePlanned(ctx context.Context, c *changes, j *journal) (plan
 			return nil, err
 		}
 	}
-	if plan == nil { // nothing is to be written
+	if audited == nil { // nothing is to be written
 		state, err := r.readRunning(ctx, c, 0)
 		if err != nil {
 			return nil, err
 		}
-		if plan, err = r.audit(state, false); err != nil {
+		if audited, err = r.audit(state, false); err != nil {
 			return nil, err
 		}
 	}
-	var all []audit.RangePlan
+	changed := map[string]rangekeeper.Repaired{}
 	for _, one := range c.Ranges {
-		all = append(all, audit.RangePlan{Name: one.Name, Range: one.Range, Set: one.setValues(), Clear: one.Clear})
+		set, cleared, err := one.values()
+		if err != nil {
+			return nil, err
+		}
+		changed[one.Name] = rangekeeper.Repaired{Set: set, Cleared: cleared}
 	}
-	plan.Restrict(all)
+	if err := audited.RecordChosen(changed); err != nil {
+		return nil, err
+	}
+	plan, err := audited.Plan()
+	if err != nil {
+		return nil, err
+	}
 	plan.SetApplied()
 	return plan, nil
 }
 
 // editPlanned makes the changes of one range, if all of them are still due; else it says which are not. It returns the audit of the look
 // that they were made by.
-func (r *repair) editPlanned(ctx context.Context, e *editor, one *rangeChanges, change rangekeeper.Edit, dryRun bool) (edited rangekeeper.Edited, differences []string, plan *audit.Plan, err error) {
+func (r *repair) editPlanned(ctx context.Context, e *editor, one *rangeChanges, change rangekeeper.Edit, dryRun bool) (edited rangekeeper.Edited, differences []string, audited *audit.Audit, err error) {
 	change.Kind = rangekeeper.EditPlan
 	if change.Set, change.Clear, err = one.values(); err != nil {
 		return edited, nil, nil, err
 	}
 	edited, state, err := e.run(ctx, change, dryRun, func(state *clusterstate.State) (err error) {
-		plan, err = r.audit(state, false)
+		audited, err = r.audit(state, false)
 		return err
 	})
 	if mismatched := (*rangekeeper.MismatchedRangeError)(nil); errors.As(err, &mismatched) || errors.Is(err, rangekeeper.ErrNotInitialised) {
-		return edited, []string{fmt.Sprintf("there is no range %s %s", one.Name, one.Range)}, plan, nil
+		return edited, []string{fmt.Sprintf("there is no range %s %s", one.Name, one.Range)}, audited, nil
 	}
 	if err != nil || edited.Done {
-		return edited, nil, plan, err
+		return edited, nil, audited, err
 	}
 	users, err := audit.Users(state)
 	for _, value := range edited.Values {
@@ -232,7 +243,7 @@ func (r *repair) editPlanned(ctx context.Context, e *editor, one *rangeChanges, 
 			differences = append(differences, text+" may have been free for a moment, so a Service that is being created may have it; run the command again")
 		}
 	}
-	return edited, differences, plan, err
+	return edited, differences, audited, err
 }
 
 // hasChanged is the error about differences between the plan and the cluster, the first of which it has.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 	"github.com/rangekeeper/rangekeeper/controlplane/preflight"
 )
@@ -15,7 +16,7 @@ import (
 func TestServiceCIDRNamedAsBitmap(t *testing.T) {
 	const address = "10.99.0.77"
 	for _, cluster := range []string{etcdtest.DualWrite, "kube-1.37-dual-stack"} {
-		for _, name := range []string{audit.ServiceIPs, audit.SecondaryServiceIPs, audit.ServiceNodePorts} {
+		for _, name := range []string{clusterstate.ServiceIPs, clusterstate.SecondaryServiceIPs, clusterstate.ServiceNodePorts} {
 			t.Run(cluster+" "+name, func(t *testing.T) {
 				file := changed(t, cluster, "clean.db.gz", map[string][]byte{
 					"/registry/servicecidrs/" + name: []byte(`{"apiVersion":"networking.k8s.io/v1","kind":"ServiceCIDR","metadata":{"name":"` + name + `"},"spec":{"cidrs":["10.99.0.0/24"]}}`),

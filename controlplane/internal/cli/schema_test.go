@@ -103,7 +103,7 @@ func TestDocumentsFollowSchemas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	free, err := unseen.Free(audit.ServiceNodePorts, 1)
+	free, err := unseen.Free(clusterstate.ServiceNodePorts, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/etcdflags"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
-	"github.com/rangekeeper/rangekeeper/controlplane/preflight"
 	"github.com/rangekeeper/rangekeeper/controlplane/snapshotfile"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
@@ -223,7 +222,7 @@ func (s *source) readAPI(ctx context.Context) (*clusterstate.State, error) {
 
 // checkClusterIPRange refuses a flag that contradicts the default ServiceCIDR, which has the servers' flag.
 func (s *source) checkClusterIPRange(state *clusterstate.State) error {
-	at := slices.IndexFunc(state.ServiceCIDRs, func(c networkingv1.ServiceCIDR) bool { return c.Name == preflight.DefaultServiceCIDR })
+	at := slices.IndexFunc(state.ServiceCIDRs, func(c networkingv1.ServiceCIDR) bool { return c.Name == clusterstate.DefaultServiceCIDR })
 	ranges := s.clusterIPRanges()
 	if at < 0 || len(ranges) == 0 {
 		return nil
@@ -236,7 +235,7 @@ func (s *source) checkClusterIPRange(state *clusterstate.State) error {
 		ranges[i] = r.String()
 	}
 	if stored := state.ServiceCIDRs[at].Spec.CIDRs; !slices.Equal(ranges, stored) {
-		return fmt.Errorf("--service-cluster-ip-range is %s, and ServiceCIDR %s has %s", strings.Join(ranges, ","), preflight.DefaultServiceCIDR, strings.Join(stored, ","))
+		return fmt.Errorf("--service-cluster-ip-range is %s, and ServiceCIDR %s has %s", strings.Join(ranges, ","), clusterstate.DefaultServiceCIDR, strings.Join(stored, ","))
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/etcdflags"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
@@ -25,7 +23,7 @@ import (
 )
 
 // bitmapNames are the ranges that a cluster can have as bitmaps.
-var bitmapNames = []string{audit.ServiceIPs, audit.SecondaryServiceIPs, audit.ServiceNodePorts}
+var bitmapNames = []string{clusterstate.ServiceIPs, clusterstate.SecondaryServiceIPs, clusterstate.ServiceNodePorts}
 
 const (
 	// operationTimeout is for one operation on a range; etcd answers in
@@ -119,7 +117,7 @@ func (s *store) key(name string) string { return clusterstate.RangeKey(s.prefix,
 
 // parseRange returns the function that reads the range of a name.
 func parseRange(name string) func(string) (rangekeeper.Range, error) {
-	if name == audit.ServiceNodePorts {
+	if name == clusterstate.ServiceNodePorts {
 		return rangekeeper.ParsePortRange
 	}
 	return rangekeeper.ParseCIDR
@@ -144,22 +142,20 @@ func (s *store) missing(ctx context.Context, name string) error {
 
 // checkBitmaps refuses a range of ClusterIPs in a cluster that keeps them as IPAddress objects.
 func (s *store) checkBitmaps(ctx context.Context, name string) error {
-	if name == audit.ServiceNodePorts {
+	if name == clusterstate.ServiceNodePorts {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
-	keys := clusterstate.ServiceCIDRKeys(s.prefix)
-	got, err := s.client.Get(ctx, keys, clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithKeysOnly())
+	records, err := clusterstate.ReadClusterIPRecords(ctx, s.client, s.prefix)
 	if err != nil {
-		return unreachable(fmt.Errorf("read %s: %w", keys, err))
+		return unreachable(err)
 	}
-	if len(got.Kvs) == 0 {
+	if !records.HasObjects() {
 		return nil
 	}
-	cidr := path.Base(string(got.Kvs[0].Key))
 	return fmt.Errorf("%s: this cluster has no bitmap of ClusterIPs: each one is an IPAddress object, which kube-apiserver creates and deletes with its Service. "+
-		"rangekeeper audit and rangekeeper show %s read them; allocate, release and watch work on %s", name, cidr, audit.ServiceNodePorts)
+		"rangekeeper audit and rangekeeper show %s read them; allocate, release and watch work on %s", name, clusterstate.DefaultServiceCIDR, clusterstate.ServiceNodePorts)
 }
 
 // storedSpec returns the range that is stored under a key, as text.

@@ -34,6 +34,7 @@ mod objects;
 mod occupancy;
 mod offsets;
 mod range_pass;
+mod records;
 mod report;
 
 use std::collections::{HashMap, HashSet};
@@ -62,6 +63,7 @@ pub use cluster::{Bitmaps, NotAuditable, Presence, StoredBitmap};
 pub use objects::{ObjectRepair, ServiceCidrReport};
 pub use occupancy::Cell;
 pub use offsets::{OffsetRun, Offsets, Values};
+pub use records::ClusterIpRecords;
 pub use report::{
     BitmapReport, Counts, Leak, OffsetState, RangeReport, RecordRepairError, Remedy, RepairOutcome, Report,
 };
@@ -272,6 +274,16 @@ impl Audit {
         if self.takes_records() { Ok(()) } else { Err(AddRangeError::AfterServices(added)) }
     }
 
+    /// Fails if no cluster has the range beside those that are there.
+    fn check_beside(&self, added: AnyRange) -> Result<(), AddRangeError> {
+        let cidrs = [&self.ipv4, &self.ipv6].into_iter().flatten().map(|pass| AnyRange::Cidr(pass.range));
+        let ports = self.ports.iter().map(|pass| AnyRange::Ports(pass.range));
+        match cidrs.chain(ports).find(|present| present.excludes(&added)) {
+            Some(present) => Err(AddRangeError::SameKind { added, present }),
+            None => Ok(()),
+        }
+    }
+
     fn objects(&mut self) -> Result<&mut Objects, AddObjectError> {
         if !self.takes_records() {
             return Err(AddObjectError::AfterServices);
@@ -310,11 +322,8 @@ impl Audit {
             self.ranges += 1;
             return Ok(());
         }
-        let added = AnyRange::Cidr(pass.range);
+        self.check_beside(AnyRange::Cidr(pass.range))?;
         let slot = if pass.range.is_ipv4() { &mut self.ipv4 } else { &mut self.ipv6 };
-        if let Some(present) = slot {
-            return Err(AddRangeError::SameKind { added, present: AnyRange::Cidr(present.range) });
-        }
         *slot = Some(pass);
         self.first_cidr.get_or_insert(self.ranges);
         self.ranges += 1;
@@ -343,10 +352,7 @@ impl Audit {
     }
 
     fn add_port_pass(&mut self, pass: RangePass<PortRange>) -> Result<(), AddRangeError> {
-        let added = AnyRange::Ports(pass.range);
-        if let Some(present) = &self.ports {
-            return Err(AddRangeError::SameKind { added, present: AnyRange::Ports(present.range) });
-        }
+        self.check_beside(AnyRange::Ports(pass.range))?;
         self.ports = Some(pass);
         self.ranges += 1;
         Ok(())

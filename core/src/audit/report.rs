@@ -77,8 +77,15 @@ impl Leak {
 /// The outcome of the repair of a bitmap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepairOutcome<'a> {
-    /// Just these values were set and cleared.
+    /// Just these values were set and cleared, of all that was due.
     Done {
+        /// The values that were set.
+        set: &'a [AnyValue],
+        /// The values that were cleared.
+        cleared: &'a [AnyValue],
+    },
+    /// Just these values were set and cleared, as somebody chose them of what was due.
+    Chosen {
         /// The values that were set.
         set: &'a [AnyValue],
         /// The values that were cleared.
@@ -221,14 +228,15 @@ impl Report {
         matches!(subject, Subject::IpAddress(ordinal) if self.removed.binary_search(&ordinal).is_ok())
     }
 
-    /// Whether the repair leaves the finding of this report for now: the value is recorded in a bitmap beside IPAddress
-    /// objects and in nothing else, so a request may be creating its object.
+    /// Whether the repair of the bitmap leaves the finding of this report for now: one that [nobody chose](RepairOutcome::Chosen), or a
+    /// value that is recorded in a bitmap beside IPAddress objects and in nothing else, so a request may be creating its object.
     pub fn stays(&self, finding: &Finding) -> bool {
-        let bitmap = finding.range.and_then(|range| self.bitmap(range));
-        matches!(finding.subject, Subject::ServiceCidr(_))
-            && bitmap.zip(finding.value.any()).is_some_and(|(bitmap, value)| {
-                bitmap.range.offset_of(value).is_some_and(|offset| bitmap.next().contains(offset))
-            })
+        let is_recorded_alone = matches!(finding.subject, Subject::ServiceCidr(_));
+        let bitmap = finding.range.filter(|_| finding.reason.is_repairable()).and_then(|range| self.bitmap(range));
+        bitmap.zip(finding.value.any()).is_some_and(|(bitmap, value)| {
+            let is_next = bitmap.range.offset_of(value).is_some_and(|offset| bitmap.next().contains(offset));
+            if is_recorded_alone { is_next } else { bitmap.is_chosen && !is_next }
+        })
     }
 
     /// Records the outcome of the repair of the bitmap at this place. From then on the report is about what was done:
@@ -236,7 +244,8 @@ impl Report {
     /// and not cleared, or were set. The other leaks stay.
     ///
     /// After [`RepairOutcome::Done`] a finding whose remedy is to set the value is dropped if it was not set: its Service
-    /// came after the ranges were read. After [`RepairOutcome::Failed`] all findings are left.
+    /// came after the ranges were read. After [`RepairOutcome::Chosen`] it [stays](Self::stays), and after
+    /// [`RepairOutcome::Failed`] it is left.
     ///
     /// # Errors
     /// [`RecordRepairError`]; the report stays as it was.
@@ -245,9 +254,9 @@ impl Report {
             return Err(RecordRepairError::NoBitmap(range));
         };
         let mut next = bitmap.stored.clone();
-        let RepairOutcome::Done { set, cleared } = outcome else {
-            bitmap.next = Some(next);
-            return Ok(());
+        let (set, cleared) = match outcome {
+            RepairOutcome::Done { set, cleared } | RepairOutcome::Chosen { set, cleared } => (set, cleared),
+            RepairOutcome::Failed => (&[][..], &[][..]),
         };
         let offset_of = |value| {
             let range = bitmap.range;
@@ -263,8 +272,11 @@ impl Report {
             let offset = value.any().and_then(|value| bitmap.range.offset_of(value));
             offset.is_some_and(|offset| next.contains(offset) && !bitmap.stored.contains(offset))
         };
+        bitmap.is_chosen = matches!(outcome, RepairOutcome::Chosen { .. });
+        let is_done = matches!(outcome, RepairOutcome::Done { .. });
         self.findings.retain(|finding| {
-            finding.range != Some(range)
+            !is_done
+                || finding.range != Some(range)
                 || !finding.reason.is_repairable()
                 || matches!(finding.subject, Subject::ServiceCidr(_))
                 || was_set(&finding.value)
@@ -355,6 +367,8 @@ pub struct BitmapReport {
     /// The bitmap to store, if it has more than the values in use.
     next: Option<Bitmap>,
     beside_objects: bool,
+    /// Whether somebody chose of what was due.
+    is_chosen: bool,
 }
 
 impl BitmapReport {
@@ -368,7 +382,7 @@ impl BitmapReport {
     ) -> Self {
         duplicates.sort_unstable();
         duplicates.dedup();
-        Self { range, stored, dropped, in_use, duplicates, next, beside_objects: false }
+        Self { range, stored, dropped, in_use, duplicates, next, beside_objects: false, is_chosen: false }
     }
 
     pub(super) fn beside_objects(self) -> Self {
@@ -526,6 +540,21 @@ mod tests {
         assert_eq!((counts.set, counts.clear, counts.next, counts.leaked), (1, 1, 2, 2));
         let next: Vec<_> = report.bitmap(0).expect("a bitmap").next().iter().collect();
         assert_eq!(next, [1, 2]);
+    }
+
+    #[test]
+    fn what_nobody_chose_stays() {
+        let mut report = report(Leaks::CleanAtOnce);
+        let before = found(&report);
+        let stays = |report: &Report| report.findings.iter().map(|finding| report.stays(finding)).collect::<Vec<_>>();
+        assert_eq!(stays(&report), [false, false, false]);
+        let outcome = RepairOutcome::Chosen { set: &[address("10.0.0.2")], cleared: &[address("10.0.0.4")] };
+        report.record_repair(0, outcome).expect("values of the range");
+        assert_eq!(found(&report), before);
+        assert_eq!(stays(&report), [true, false, false], "what its owner has to repair is no matter of the repair");
+        assert_eq!(leaked(&report), [("10.0.0.3".into(), true), ("10.0.0.4".into(), false)]);
+        report.record_repair(0, RepairOutcome::Failed).expect("a bitmap");
+        assert_eq!(stays(&report), [false, false, false], "they are left, but not on purpose");
     }
 
     #[test]

@@ -29,6 +29,8 @@ package rk
 #cgo nocallback rk_allocator_snapshot
 #cgo noescape rk_allocator_restore
 #cgo nocallback rk_allocator_restore
+#cgo noescape rk_cluster_ip_records
+#cgo nocallback rk_cluster_ip_records
 #cgo noescape rk_audit_new
 #cgo nocallback rk_audit_new
 #cgo noescape rk_audit_free
@@ -159,6 +161,8 @@ package rk
 #cgo nocallback rk_range_offset_of
 #cgo noescape rk_range_value_at
 #cgo nocallback rk_range_value_at
+#cgo noescape rk_range_excludes
+#cgo nocallback rk_range_excludes
 #cgo noescape rk_range_changes
 #cgo nocallback rk_range_changes
 #cgo noescape rk_range_allocation_new
@@ -613,6 +617,11 @@ func AllocatorRestore(allocator *Allocator, theRange string, data []uint8, theEr
 		theError.fromC(&c_error.c)
 	}
 	return Result(result)
+}
+
+// ClusterIPRecords is rk_cluster_ip_records.
+func ClusterIPRecords(objects uint64, bitmap uint32) uint32 {
+	return uint32(C.rk_cluster_ip_records(C.uint64_t(objects), C.uint32_t(bitmap)))
 }
 
 // AuditNew is rk_audit_new.
@@ -1107,6 +1116,11 @@ func RangeValueAt(theRange *Range, offset uint32, value *Value) Result {
 	return Result(C.rk_range_value_at((*C.rk_range)(unsafe.Pointer(theRange)), C.uint32_t(offset), (*C.rk_value)(unsafe.Pointer(value))))
 }
 
+// RangeExcludes is rk_range_excludes.
+func RangeExcludes(theRange *Range, other *Range, excludes *bool) Result {
+	return Result(C.rk_range_excludes((*C.rk_range)(unsafe.Pointer(theRange)), (*C.rk_range)(unsafe.Pointer(other)), (*C.bool)(unsafe.Pointer(excludes))))
+}
+
 // RangeChanges is rk_range_changes.
 func RangeChanges(theRange *Range, before []uint8, after []uint8, fromOffset uint32, values []Value, allocated []bool, n *uint, nextOffset *uint32, theError *Error) Result {
 	var c_error aligned[C.rk_error]
@@ -1275,9 +1289,9 @@ func ReportClose(report *Report) Result {
 }
 
 // ReportRecordRepair is rk_report_record_repair.
-func ReportRecordRepair(report *Report, theRange uint, failed bool, set []Value, cleared []Value, theError *Error) Result {
+func ReportRecordRepair(report *Report, theRange uint, outcome uint32, set []Value, cleared []Value, theError *Error) Result {
 	var c_error aligned[C.rk_error]
-	result := C.rk_report_record_repair((*C.rk_report)(unsafe.Pointer(report)), C.size_t(theRange), C.bool(failed), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(set))), C.size_t(len(set)), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(cleared))), C.size_t(len(cleared)), &c_error.c)
+	result := C.rk_report_record_repair((*C.rk_report)(unsafe.Pointer(report)), C.size_t(theRange), C.uint32_t(outcome), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(set))), C.size_t(len(set)), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(cleared))), C.size_t(len(cleared)), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}

@@ -497,9 +497,11 @@ func (s *ServiceCIDRDescription) load(c *call, at uint32) {
 }
 
 func (s *Claim) load(c *call, at uint32) {
-	b := c.bytes(at, 48)
+	b := c.bytes(at, 64)
 	s.Value.load(c, at+0)
 	s.Service = endian.Uint64(b[24:])
+	s.Text = endian.Uint64(b[32:])
+	s.TextLen = endian.Uint64(b[40:])
 }
 
 // AllocatorNew is rk_allocator_new.
@@ -752,6 +754,18 @@ func AllocatorRestore(allocator *Allocator, theRange string, data []uint8, theEr
 		theError.load(&c, atError)
 	}
 	return result
+}
+
+// ClusterIPRecords is rk_cluster_ip_records.
+func ClusterIPRecords(objects uint64, bitmap uint32) (result uint32) {
+	c := call{}
+	if c.enter(&coreCalls) != ResultOK {
+		return result
+	}
+	defer c.leave(new(Result))
+	number := uint32(c.core.Xrk_cluster_ip_records(int64(objects), int32(bitmap)))
+	c.done = true
+	return number
 }
 
 // AuditNew is rk_audit_new.
@@ -2061,6 +2075,39 @@ func RangeValueAt(theRange *Range, offset uint32, value *Value) (result Result) 
 	return result
 }
 
+// RangeExcludes is rk_range_excludes.
+func RangeExcludes(theRange *Range, other *Range, excludes *bool) (result Result) {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 72
+	var atRange uint32
+	if theRange != nil {
+		atRange = fixed + 0
+		theRange.store(&c, atRange)
+	}
+	var atOther uint32
+	if other != nil {
+		atOther = fixed + 32
+		other.store(&c, atOther)
+	}
+	atExcludes := fixed + 64
+	{
+		b := c.bytes(atExcludes, 1)
+		putBool(b[0:], *excludes)
+	}
+	result = Result(c.core.Xrk_range_excludes(int32(atRange), int32(atOther), int32(atExcludes)))
+	c.done = true
+	{
+		b := c.bytes(atExcludes, 1)
+		*excludes = b[0] != 0
+	}
+	return result
+}
+
 // RangeChanges is rk_range_changes.
 func RangeChanges(theRange *Range, before []uint8, after []uint8, fromOffset uint32, values []Value, allocated []bool, n *uint, nextOffset *uint32, theError *Error) (result Result) {
 	c := call{}
@@ -2370,7 +2417,7 @@ func ReportClose(report *Report) (result Result) {
 }
 
 // ReportRecordRepair is rk_report_record_repair.
-func ReportRecordRepair(report *Report, theRange uint, failed bool, set []Value, cleared []Value, theError *Error) (result Result) {
+func ReportRecordRepair(report *Report, theRange uint, outcome uint32, set []Value, cleared []Value, theError *Error) (result Result) {
 	c := call{first: (*object)(report)}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
@@ -2388,7 +2435,7 @@ func ReportRecordRepair(report *Report, theRange uint, failed bool, set []Value,
 	}
 	atError := fixed + 0
 	c.grow()
-	result = Result(c.core.Xrk_report_record_repair((*object)(report).address(), size(theRange), number(failed), int32(atSet), int32(len(set)), int32(atCleared), int32(len(cleared)), int32(atError)))
+	result = Result(c.core.Xrk_report_record_repair((*object)(report).address(), size(theRange), int32(outcome), int32(atSet), int32(len(set)), int32(atCleared), int32(len(cleared)), int32(atError)))
 	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)
@@ -2858,7 +2905,7 @@ func ServicesClaims(batch *Services, from uint, claims []Claim, n *uint, theErro
 		atBatch = fixed + 0
 		batch.store(&c, atBatch)
 	}
-	atClaims := c.allocateMany(len(claims), 48, 8)
+	atClaims := c.allocateMany(len(claims), 64, 8)
 	atN := fixed + 28
 	{
 		b := c.bytes(atN, 4)
@@ -2874,7 +2921,7 @@ func ServicesClaims(batch *Services, from uint, claims []Claim, n *uint, theErro
 	}
 	if result == ResultOK {
 		for i := range claims[:min(len(claims), int(*n))] {
-			claims[i].load(&c, atClaims+uint32(i)*48)
+			claims[i].load(&c, atClaims+uint32(i)*64)
 		}
 	}
 	if result != ResultOK {

@@ -10,6 +10,11 @@ const (
 	PresenceMissing                        = 0
 	PresenceUninitialised                  = 1
 	PresenceInitialised                    = 2
+	PresenceUnseen                         = 3
+	ClusterIPRecordsUnknown                = 0
+	ClusterIPRecordsBitmaps                = 1
+	ClusterIPRecordsObjects                = 2
+	ClusterIPRecordsBoth                   = 3
 	BitmapServiceIPs                       = 0
 	BitmapSecondaryServiceIPs              = 1
 	BitmapServiceNodePorts                 = 2
@@ -119,6 +124,9 @@ const (
 	RecordStale                            = 1
 	RecordIPAddresses                      = 2
 	RecordUnseen                           = 3
+	RepairDone                             = 0
+	RepairChosen                           = 1
+	RepairFailed                           = 2
 	SameText                               = 4294967295
 	ProtocolTCP                            = 0
 	ProtocolUDP                            = 1
@@ -594,5 +602,7 @@ type ServiceCIDRDescription struct {
 type Claim struct {
 	Value   Value
 	Service uint64
+	Text    uint64
+	TextLen uint64
 	_       [2]uint64
 }

@@ -28,7 +28,6 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/api/servicecidr"
-	"k8s.io/kubernetes/pkg/apis/core/v1/helper"
 	"k8s.io/kubernetes/pkg/controlplane/controller/defaultservicecidr"
 	"k8s.io/kubernetes/pkg/registry/core/service/ipallocator"
 	"k8s.io/utils/clock"
@@ -129,14 +128,21 @@ func follow(informer cache.SharedIndexInformer, interval time.Duration, queue wo
 }
 
 // clusterIPsOf returns a Service's keys in the index byClusterIP.
-func clusterIPsOf(object any) ([]string, error) {
-	var found []string
-	for _, text := range object.(*v1.Service).Spec.ClusterIPs {
-		if ip := netutils.ParseIPSloppy(text); ip != nil {
-			found = append(found, ip.String())
+func clusterIPsOf(object any) (found []string, err error) {
+	claims, err := addressClaims(object.(*v1.Service))
+	for _, claim := range claims {
+		if claim.Value.IsValid() {
+			found = append(found, claim.Value.String())
 		}
 	}
-	return found, nil
+	return found, err
+}
+
+// addressClaims returns the addresses that a Service claims, and the texts in their place that are none.
+func addressClaims(service *v1.Service) ([]rangekeeper.Claim, error) {
+	var batch rangekeeper.Services
+	batch.Add(service.Spec.ClusterIP, service.Spec.ClusterIPs)
+	return batch.Claims()
 }
 
 // addressRemoved handles a deleted object. Its address may still belong to a Service, and could be allocated again.
@@ -266,15 +272,16 @@ func (r *RepairIPAddress) syncIPAddress(key string) error {
 
 // repairService repairs the objects of the Service's ClusterIPs.
 func (r *RepairIPAddress) repairService(service *v1.Service) error {
-	if !helper.IsServiceIPSet(service) {
-		return nil
+	claims, err := addressClaims(service)
+	if err != nil {
+		return err
 	}
 	var errs []error
-	for _, text := range service.Spec.ClusterIPs {
-		ip := netutils.ParseIPSloppy(text)
+	for _, claim := range claims {
+		ip := net.IP(claim.Value.Addr().AsSlice())
 		switch {
 		case ip == nil:
-			r.warn(service, "ClusterIPNotValid", "ClusterIPValidation", "Cluster IP %s is not a valid IP; please recreate Service", text)
+			r.warn(service, "ClusterIPNotValid", "ClusterIPValidation", "Cluster IP %s is not a valid IP; please recreate Service", claim.Text)
 		case r.isIPOutOfRange(ip):
 			r.warn(service, "ClusterIPOutOfRange", "ClusterIPAllocation",
 				"Cluster IP [%v]: %s is not within any configured Service CIDR; please recreate service", familyOf(ip), ip)

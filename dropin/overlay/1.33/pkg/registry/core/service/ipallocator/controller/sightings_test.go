@@ -30,7 +30,7 @@ func newWaiting(t *testing.T) *waiting {
 	services, addresses := factory.Core().V1().Services(), factory.Networking().V1().IPAddresses()
 	service := &v1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "a"},
-		Spec:       v1.ServiceSpec{ClusterIPs: []string{"10.0.0.7"}},
+		Spec:       v1.ServiceSpec{ClusterIP: "10.0.0.7", ClusterIPs: []string{"10.0.0.7"}},
 	}
 	w := &waiting{
 		T: t, client: client, clock: clock, address: newIPAddress("10.0.0.7", service), service: service,

@@ -1,0 +1,60 @@
+//! Where a cluster records its ClusterIPs.
+
+use super::Presence;
+
+/// Where a cluster records its ClusterIPs. Kubernetes 1.33 records them in both places; later releases, and those with the
+/// feature gate DisableAllocatorDualWrite, in objects; older ones, and 1.33 without the feature gate MultiCIDRServiceAllocator, in
+/// bitmaps (KEP-1880).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ClusterIpRecords {
+    /// Neither objects nor a bitmap are stored: no kube-apiserver has started.
+    Unknown,
+    /// In bitmaps.
+    Bitmaps,
+    /// In IPAddress objects. There is no bitmap, or the source does not show bitmaps.
+    Objects,
+    /// In IPAddress objects, and there are bitmaps beside them. Whether servers still write these,
+    /// [`compare_bitmap`](super::Audit::compare_bitmap) finds out.
+    Both,
+}
+
+impl ClusterIpRecords {
+    /// Decides by what is stored: the number of ServiceCIDR and IPAddress objects, those among them that cannot be read, and the
+    /// bitmap of the primary range, or if there is none of the secondary one; `None` if the source does not show bitmaps.
+    ///
+    /// ```
+    /// use rangekeeper::audit::{ClusterIpRecords, Presence};
+    ///
+    /// assert_eq!(ClusterIpRecords::of(1, Some(Presence::Initialised)), ClusterIpRecords::Both);
+    /// assert!(!ClusterIpRecords::of(0, None).has_objects());
+    /// ```
+    pub fn of(objects: u64, bitmap: Option<Presence>) -> Self {
+        match (objects, bitmap) {
+            (0, Some(Presence::Missing)) => Self::Unknown,
+            // A server that uses objects creates a ServiceCIDR when it starts.
+            (0, _) => Self::Bitmaps,
+            (_, None | Some(Presence::Missing)) => Self::Objects,
+            (_, Some(Presence::Uninitialised | Presence::Initialised)) => Self::Both,
+        }
+    }
+
+    /// Whether ClusterIPs are recorded in IPAddress objects.
+    pub fn has_objects(self) -> bool {
+        matches!(self, Self::Objects | Self::Both)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_decide_and_a_bitmap_may_be_beside_them() {
+        use ClusterIpRecords::{Bitmaps, Both, Objects, Unknown};
+        let bitmaps = [None, Some(Presence::Missing), Some(Presence::Uninitialised), Some(Presence::Initialised)];
+        for (objects, expected) in [(0, [Bitmaps, Unknown, Bitmaps, Bitmaps]), (1, [Objects, Objects, Both, Both])] {
+            assert_eq!(bitmaps.map(|bitmap| ClusterIpRecords::of(objects, bitmap)), expected);
+        }
+        assert_eq!([Unknown, Bitmaps, Objects, Both].map(ClusterIpRecords::has_objects), [false, false, true, true]);
+    }
+}
