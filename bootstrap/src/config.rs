@@ -152,6 +152,24 @@ pub enum ConfigError {
         /// The range.
         range: String,
     },
+    /// The range has fewer addresses than kube-apiserver takes (`pkg/controlplane/services.go`).
+    #[error(
+        "serviceClusterIpRange {range:?} has {size} addresses, and kube-apiserver needs at least {LEAST_ADDRESSES}"
+    )]
+    SmallServiceRange {
+        /// The range.
+        range: String,
+        /// How many addresses it has, those that cannot be allocated among them.
+        size: u64,
+    },
+    /// The endpoints of the Service would have another IP family than the Service (kubernetes `pkg/controlplane/apiserver/options/validation.go`).
+    #[error("advertiseAddress {address} and serviceClusterIpRange {range:?} are of different IP families")]
+    Family {
+        /// The address.
+        address: String,
+        /// The range.
+        range: String,
+    },
     /// The number of servers is 0.
     #[error("mode master-count needs a count of at least 1")]
     MasterCount,
@@ -211,12 +229,13 @@ impl Config {
         check_whole_seconds("periods.leaseTtlMs", lease_ttl)?;
         check_period("periods.namespacesMs", namespaces, 100)?;
         check_period("periods.repairsMs", repairs, 100)?;
+        let service_address = self.service_address(&own)?;
         Ok(Settings {
             own,
             service: service::Wanted {
                 node_port: self.kubernetes_service_node_port,
                 extra_ports: self.extra_service_ports.clone(),
-                ..service::Wanted::kubernetes(first_address(&self.service_cluster_ip_range)?, self.secure_port)
+                ..service::Wanted::kubernetes(service_address, self.secure_port)
             },
             endpoint_ports: endpoints::ports(self.secure_port, &self.extra_endpoint_ports),
             reconcile: self.reconcile,
@@ -226,6 +245,28 @@ impl Config {
             placement: self.placement,
             periods: self.periods,
         })
+    }
+}
+
+/// The least size of a range of ClusterIPs, those addresses included that cannot be allocated.
+const LEAST_ADDRESSES: u64 = 8;
+
+impl Config {
+    /// The address of the Service `kubernetes`, beside which this server's address can be an endpoint.
+    fn service_address(&self, own: &str) -> Result<IpAddr, ConfigError> {
+        let range = &self.service_cluster_ip_range;
+        let address = first_address(range)?;
+        let cidr: CidrRange = range.parse()?;
+        let host_bits = if address.is_ipv4() { 32 } else { 128 } - u32::from(cidr.network().prefix());
+        let size = 1u64.checked_shl(host_bits).unwrap_or(u64::MAX);
+        if size < LEAST_ADDRESSES {
+            return Err(ConfigError::SmallServiceRange { range: range.clone(), size });
+        }
+        let is_other = own.parse().is_ok_and(|own: IpAddr| own.is_ipv4() != address.is_ipv4());
+        if self.mode != Mode::None && is_other {
+            return Err(ConfigError::Family { address: own.into(), range: range.clone() });
+        }
+        Ok(address)
     }
 }
 

@@ -48,8 +48,8 @@ pub enum Report {
         #[serde(rename = "lastedMs", with = "crate::millis")]
         lasted: Duration,
     },
-    /// A lease is wrong.
-    FaultFound(Fault),
+    /// A lease is wrong. In JSON it has its text, too.
+    FaultFound(#[serde(with = "described")] Fault),
     /// A lease is no longer wrong.
     FaultGone(Fault),
     /// Both repairs have succeeded: the server may serve.
@@ -66,6 +66,28 @@ pub enum Report {
         /// Whether the server's lease and endpoint were removed. If there was no time for it, the lease expires.
         removed: bool,
     },
+}
+
+/// A fault with its text in `message`, for shells that log it.
+mod described {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::leases::Fault;
+
+    #[derive(Serialize, Deserialize)]
+    struct Described<F> {
+        #[serde(flatten)]
+        fault: F,
+        message: String,
+    }
+
+    pub(super) fn serialize<S: Serializer>(fault: &Fault, serializer: S) -> Result<S::Ok, S::Error> {
+        Described { fault, message: fault.to_string() }.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Fault, D::Error> {
+        Ok(Described::deserialize(deserializer)?.fault)
+    }
 }
 
 /// Remembers what was reported.

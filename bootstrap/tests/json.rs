@@ -129,7 +129,10 @@ fn steps_and_reports_have_these_forms() {
         "reports": [
             {"failing": {"work": "repairClusterIPs", "failure": {"reason": "unavailable", "message": "429"}}},
             {"recovered": {"work": "kubernetesService", "failures": 2, "lastedMs": 3000}},
-            {"faultFound": {"shared": {"key": "/k"}}},
+            {"faultFound": {
+                "shared": {"key": "/k"},
+                "message": "another server writes lease /k of this server; check that no two servers have the same address",
+            }},
             "started",
             {"stopped": {"removed": true}},
         ],
@@ -153,7 +156,7 @@ fn a_configuration_has_the_defaults_of_kube_apiserver() {
     let Periods { endpoints, lease_ttl, namespaces, repairs } = config.periods;
     assert_eq!([endpoints, lease_ttl, namespaces, repairs].map(|period| period.as_secs()), [10, 15, 60, 180]);
     let all = json!({
-        "advertiseAddress": "192.0.2.1", "securePort": 443, "serviceClusterIpRange": "fd00::/108",
+        "advertiseAddress": "2001:db8::1", "securePort": 443, "serviceClusterIpRange": "fd00::/108",
         "kubernetesServiceNodePort": 30443, "mode": {"master-count": 3}, "extraNamespaces": ["a"],
         "extraServicePorts": [{"name": "x", "port": 8443}], "extraEndpointPorts": [{"name": "x", "port": 8443}],
         "reconcile": true, "etcdPrefix": "/r", "form": "single-controller", "placement": "inside",
@@ -164,6 +167,9 @@ fn a_configuration_has_the_defaults_of_kube_apiserver() {
     assert_eq!((config.placement, config.periods.lease_ttl), (Placement::Inside, Duration::from_secs(2)));
     crosses(&config);
     assert!(Controller::new(config).is_ok());
+    let leaves_endpoints =
+        json!({"advertiseAddress": "192.0.2.1", "serviceClusterIpRange": "fd00::/108", "mode": "none"});
+    assert!(Controller::new(serde_json::from_value(leaves_endpoints).unwrap()).is_ok(), "of two IP families");
 }
 
 #[test]
@@ -184,6 +190,9 @@ fn wrong_configurations_are_refused_by_name() {
         (json!({"securePort": 70000}), "70000"),
         (json!({"serviceClusterIpRange": "10.0.0.0"}), "10.0.0.0"),
         (json!({"serviceClusterIpRange": "10.0.0.0/31"}), "10.0.0.0/31"),
+        (json!({"serviceClusterIpRange": "10.0.0.0/30"}), "has 4 addresses"),
+        (json!({"serviceClusterIpRange": "fd00::/126", "advertiseAddress": "fd01::1"}), "has 4 addresses"),
+        (json!({"serviceClusterIpRange": "fd00::/108"}), "different IP families"),
         (json!({"mode": {"master-count": 0}}), "master-count"),
         (json!({"mode": "leases"}), "leases"),
         (json!({"extraNamespaces": ["Not_A_Name"]}), "Not_A_Name"),

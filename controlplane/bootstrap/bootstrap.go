@@ -40,8 +40,11 @@ type Controller struct {
 	server  Server
 	cluster *cluster
 	leases  *leaseStore
+	mode    Mode
 	started atomic.Bool
-	began   time.Time
+	// stopping: Run has been told to stop.
+	stopping atomic.Bool
+	began    time.Time
 	// ended are the orders that are done.
 	ended chan result
 	// logged are the writes that a dry run has logged.
@@ -70,13 +73,16 @@ func New(config Config, server Server) (*Controller, error) {
 		return nil, err
 	}
 	return &Controller{
-		core: core, server: server, cluster: cluster, leases: &leaseStore{client: server.Etcd},
+		core: core, server: server, cluster: cluster, leases: &leaseStore{client: server.Etcd}, mode: config.Mode,
 		ended: make(chan result), cancel: map[uint64]context.CancelFunc{},
 	}, nil
 }
 
 // Started reports whether the first repairs have succeeded: the server may serve.
 func (c *Controller) Started() bool { return c.started.Load() }
+
+// Stopping reports whether the controller is told to stop.
+func (c *Controller) Stopping() bool { return c.stopping.Load() }
 
 // ErrFatal: the server cannot run. The wrapping error has the reason.
 var ErrFatal = errors.New("the bootstrap controller cannot continue")
@@ -127,6 +133,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		select {
 		case <-stop:
 			stop = nil
+			c.stopping.Store(true)
 			if err := c.core.Stop(c.now()); err != nil {
 				return err
 			}

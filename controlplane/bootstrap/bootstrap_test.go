@@ -1,6 +1,7 @@
 package bootstrap_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,6 +57,7 @@ func startHost(t *testing.T, etcd *embedded.Etcd, config *rest.Config, c bootstr
 	if c.Periods == (bootstrap.Periods{}) {
 		c.Periods = periods
 	}
+	c.SecurePort = cmp.Or(c.SecurePort, 6443)
 	h := &host{t: t, ended: make(chan error, 1)}
 	h.controller = must(controller.New(controller.Config{
 		API: config, Etcd: etcd.Client(), Bootstrap: c, Metrics: prometheus.NewRegistry(),

@@ -11,8 +11,8 @@ import (
 type Config struct {
 	// AdvertiseAddress is the address under which others reach this server: its endpoint. There is no default.
 	AdvertiseAddress string `json:"advertiseAddress"`
-	// SecurePort is the port on which it listens; 0 for 6443.
-	SecurePort uint16 `json:"securePort,omitempty"`
+	// SecurePort is the port on which it listens, 6443 by default in kube-apiserver. 0 is refused.
+	SecurePort uint16 `json:"securePort"`
 	// ServiceClusterIPRange is the (primary) range of ClusterIPs; empty for 10.0.0.0/24. Its first address is the
 	// ClusterIP of the Service kubernetes.
 	ServiceClusterIPRange string `json:"serviceClusterIpRange,omitempty"`

@@ -27,9 +27,9 @@ func (c *Controller) report(text json.RawMessage) error {
 			Failures int    `json:"failures"`
 			LastedMs int64  `json:"lastedMs"`
 		} `json:"recovered"`
-		FaultFound map[string]map[string]any `json:"faultFound"`
-		FaultGone  map[string]map[string]any `json:"faultGone"`
-		Fatal      *failing                  `json:"fatal"`
+		FaultFound map[string]any `json:"faultFound"`
+		FaultGone  map[string]any `json:"faultGone"`
+		Fatal      *failing       `json:"fatal"`
 		Stopped    *struct {
 			Removed bool `json:"removed"`
 		} `json:"stopped"`
@@ -51,7 +51,7 @@ func (c *Controller) report(text json.RawMessage) error {
 	case r.Fatal != nil:
 		log.Error("cannot continue", "work", r.Fatal.Work, "reason", r.Fatal.Failure.Reason, "error", r.Fatal.Failure.Message)
 		return fmt.Errorf("%w: %s: %s", ErrFatal, r.Fatal.Work, r.Fatal.Failure.Message)
-	case r.Stopped != nil && c.server.DryRun:
+	case r.Stopped != nil && (c.server.DryRun || c.mode == None):
 		log.Info("stopped")
 	case r.Stopped != nil:
 		log.Info("stopped", "endpoint removed", r.Stopped.Removed)
@@ -61,13 +61,20 @@ func (c *Controller) report(text json.RawMessage) error {
 	return nil
 }
 
-func faultAttributes(fault map[string]map[string]any) []any {
-	var attributes []any
+// faultAttributes are the kind of a fault, what it is about, and its text, if there is one.
+func faultAttributes(fault map[string]any) (attributes []any) {
 	for kind, about := range fault {
+		about, ok := about.(map[string]any)
+		if !ok {
+			continue
+		}
 		attributes = append(attributes, "fault", kind)
 		for _, name := range slices.Sorted(maps.Keys(about)) {
 			attributes = append(attributes, name, about[name])
 		}
+	}
+	if message := fault["message"]; message != nil {
+		attributes = append(attributes, "error", message)
 	}
 	return attributes
 }

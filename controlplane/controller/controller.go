@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 
-	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/bootstrap"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
@@ -62,8 +61,8 @@ type Controller struct {
 	closers   []func(context.Context) error
 	health    []func() error
 	repairers map[string]*repairer
-	// objects reports whether ClusterIPs were IPAddress objects at the last check; nil before the first.
-	objects atomic.Pointer[bool]
+	// records is where ClusterIPs were recorded at the last check; nil before the first.
+	records atomic.Pointer[rangekeeper.ClusterIPRecords]
 }
 
 type repairer struct {
@@ -85,7 +84,7 @@ func (l *lastError) get() error {
 func (l *lastError) set(err error) { l.value.Store(&err) }
 
 // ClusterIPRangeNames are the names under which the ranges of a Config are stored, in its order.
-var ClusterIPRangeNames = []string{audit.ServiceIPs, audit.SecondaryServiceIPs}
+var ClusterIPRangeNames = []string{clusterstate.ServiceIPs, clusterstate.SecondaryServiceIPs}
 
 // Check returns an error that names the part of the ranges and node ports that no controller can use. It makes no I/O.
 func (c *Config) Check() error {
@@ -99,20 +98,8 @@ func (c *Config) Check() error {
 	case c.Bootstrap.KubernetesServiceNodePort != 0 && !hasPort:
 		return fmt.Errorf("the node port %d of the Service kubernetes is not in the range %s", c.Bootstrap.KubernetesServiceNodePort, c.NodePortRange)
 	}
-	// A pass takes one range of each IP family.
-	pass, err := rangekeeper.NewAudit()
-	if err != nil {
-		return err
-	}
-	defer pass.Close()
-	for _, values := range ranges {
-		_, err := pass.AddBitmap(values, rangekeeper.Stored{})
-		if errors.Is(err, rangekeeper.ErrSameKind) {
-			return fmt.Errorf("%s and %s are ranges of ClusterIPs of one IP family", ranges[0], ranges[1])
-		}
-		if err != nil {
-			return err
-		}
+	if len(ranges) == 2 && ranges[0].Excludes(ranges[1]) {
+		return fmt.Errorf("%s and %s are ranges of ClusterIPs of one IP family", ranges[0], ranges[1])
 	}
 	return nil
 }
@@ -168,7 +155,7 @@ func (c *Controller) addRepairs() error {
 		}
 		addresses = append(addresses, store)
 	}
-	ports, err := open(c, audit.ServiceNodePorts, c.config.NodePortRange)
+	ports, err := open(c, clusterstate.ServiceNodePorts, c.config.NodePortRange)
 	if err != nil {
 		return err
 	}
@@ -178,7 +165,7 @@ func (c *Controller) addRepairs() error {
 		names      []string
 	}{
 		{repaircontroller.ClusterIPs, addresses, ClusterIPRangeNames[:len(addresses)]},
-		{repaircontroller.NodePorts, []repair.Range{ports}, []string{audit.ServiceNodePorts}},
+		{repaircontroller.NodePorts, []repair.Range{ports}, []string{clusterstate.ServiceNodePorts}},
 	} {
 		passes, err := repaircontroller.New(repaircontroller.Config{
 			Controller: of.controller, Ranges: of.ranges, Names: of.names, Services: services, SameEtcd: true,
@@ -243,6 +230,9 @@ func open(c *Controller, name string, values rangekeeper.Range) (*etcdstore.Stor
 // Started reports whether the first repairs have succeeded: the server may serve.
 func (c *Controller) Started() bool { return c.bootstrap.Started() }
 
+// Stopping reports whether the controller is told to stop.
+func (c *Controller) Stopping() bool { return c.bootstrap.Stopping() }
+
 // Health returns an error if something has failed lately that works again, as a committer that was replaced.
 func (c *Controller) Health() error {
 	var errs []error
@@ -301,20 +291,35 @@ func (c *Controller) repairNodePorts(ctx context.Context) error {
 }
 
 // repairClusterIPs leaves ClusterIPs alone that are IPAddress objects: the API server repairs those, and nobody reads a
-// bitmap of them. It looks each time, as the server may be another release by then.
+// bitmap of them. Nothing is done either while a server starts that has created no object yet. It looks each time, as the server
+// may be another release by then.
 func (c *Controller) repairClusterIPs(ctx context.Context) error {
-	objects, err := c.servesIPAddresses(ctx)
+	records, err := c.clusterIPRecords(ctx)
 	if err != nil {
 		return err
 	}
-	if before := c.objects.Swap(&objects); objects && (before == nil || !*before) {
+	if before := c.records.Swap(&records); records.HasObjects() && (before == nil || !before.HasObjects()) {
 		c.config.Log.Info("ClusterIPs are IPAddress objects, which the API server repairs itself")
 	}
-	if objects {
-		c.repairers[repaircontroller.ClusterIPs.Name].kept.set(nil) // nobody reads the bitmap any more
-		return nil
+	if records == rangekeeper.RecordsInBitmaps {
+		return c.repair(ctx, repaircontroller.ClusterIPs)
 	}
-	return c.repair(ctx, repaircontroller.ClusterIPs)
+	c.repairers[repaircontroller.ClusterIPs.Name].kept.set(nil) // nobody reads the bitmap any more
+	return nil
+}
+
+// clusterIPRecords says where ClusterIPs are recorded. Objects that an API server does not serve do not count: a downgrade has left
+// them. One that serves them creates a ServiceCIDR when it starts, unless MultiCIDRServiceAllocator is off, and then it has a bitmap.
+func (c *Controller) clusterIPRecords(ctx context.Context) (rangekeeper.ClusterIPRecords, error) {
+	isServed, err := c.servesIPAddresses(ctx)
+	switch {
+	case err != nil:
+		return rangekeeper.RecordsUnknown, err
+	case !isServed:
+		return rangekeeper.ClusterIPRecordsOf(0, rangekeeper.Unseen), nil
+	default:
+		return clusterstate.ReadClusterIPRecords(ctx, c.config.Etcd, c.config.Bootstrap.EtcdPrefix)
+	}
 }
 
 func (c *Controller) servesIPAddresses(ctx context.Context) (bool, error) {

@@ -111,7 +111,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(seed: u64, prints: bool) -> Self {
         let mut random = Random::new(seed);
-        let addresses = ["10.0.0.1", "10.0.0.2", "10.0.0.10", "fd00::1"];
+        let addresses = ["10.0.0.1", "10.0.0.2", "10.0.0.10", "192.0.2.1"];
         let most = if random.percent(20) { 4 } else { 3 };
         let count = 1 + random.below(most) as usize;
         let servers = addresses[..count].iter().map(|address| Server {

@@ -15,12 +15,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
-	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/bootstrap"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/controller"
@@ -28,6 +28,12 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/etcdflags"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+const (
+	// etcdWait is how long the controller waits for etcd when it starts, as kube-apiserver does; etcdPause is between two attempts.
+	etcdWait  = time.Minute
+	etcdPause = time.Second
 )
 
 const (
@@ -43,7 +49,7 @@ const (
 )
 
 // rangeNames are the values of --replace-range.
-var rangeNames = append(slices.Clone(controller.ClusterIPRangeNames), audit.ServiceNodePorts)
+var rangeNames = append(slices.Clone(controller.ClusterIPRangeNames), clusterstate.ServiceNodePorts)
 
 var reconcilerTypes = []string{reconcileLease, reconcileMasterCount, reconcileNone}
 
@@ -114,13 +120,13 @@ address is taken out of the endpoints.`,
 	f := c.Flags()
 	f.StringVar(&o.prefix, "prefix", clusterstate.DefaultPrefix, "kube-apiserver's --etcd-prefix")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "how the API server is reached; without it as a Pod of the cluster")
-	f.StringVar(&o.advertiseAddress, "advertise-address", "", "address of the API server in the endpoints (default: that of the interface with the default route)")
+	f.StringVar(&o.advertiseAddress, "advertise-address", "", "address of the API server in the endpoints (default: that of the interface with the default route, of the IP family of the first range)")
 	f.Uint16Var(&o.securePort, "secure-port", 6443, "port of the API server")
 	f.StringVar(&o.clusterIPRange, "service-cluster-ip-range", "", "range of ClusterIPs, or two of different IP families, separated by a comma")
 	f.StringVar(&o.nodePortRange, "service-node-port-range", "", "range of node ports")
 	f.Uint16Var(&o.kubernetesNodePort, "kubernetes-service-node-port", 0, "node port of the Service kubernetes; 0 for none")
 	addReconcilerType(c, &o.reconcilerType)
-	f.Uint32Var(&o.apiserverCount, "apiserver-count", 1, "with master-count: number of API servers")
+	f.Uint32Var(&o.apiserverCount, "apiserver-count", 1, "with master-count: number of API servers, the same in the flags of all of them")
 	f.StringVar(&o.healthAddress, "healthz-bind-address", "127.0.0.1:10288", "where health and metrics are served; empty for nowhere")
 	f.StringVar(&o.logFormat, "logging-format", logText, "text or json")
 	f.StringSliceVar(&o.replaceRanges, "replace-range", nil, "replace a stored range by the configured one, once, though Services need it: "+strings.Join(rangeNames, ", "))
@@ -191,7 +197,7 @@ func (o *controllerFlags) run(ctx context.Context, c *cobra.Command) error {
 		return usage.Error(c, "%v", err)
 	}
 	if o.advertiseAddress == "" {
-		address, err := utilnet.ChooseHostInterface()
+		address, err := hostAddress(config.ClusterIPRanges[0])
 		if err != nil {
 			return fmt.Errorf("--advertise-address is needed: %w", err)
 		}
@@ -200,7 +206,7 @@ func (o *controllerFlags) run(ctx context.Context, c *cobra.Command) error {
 	if config.API, err = apiConfig(o.kubeconfig); err != nil {
 		return err
 	}
-	if config.Etcd, err = o.connection.Connect(ctx); err != nil {
+	if config.Etcd, err = o.awaitEtcd(ctx, config.Log); err != nil {
 		return err
 	}
 	defer config.Etcd.Close()
@@ -226,6 +232,33 @@ func (o *controllerFlags) run(ctx context.Context, c *cobra.Command) error {
 		return cli.ErrFound // it was logged
 	}
 	return err
+}
+
+// hostAddress returns the address of the interface with the default route, of the IP family of a range if there is one.
+func hostAddress(of rangekeeper.Range) (net.IP, error) {
+	any := net.IPv4zero
+	if first, _ := of.ValueAt(0); first.Addr().Is6() {
+		any = net.IPv6zero
+	}
+	return utilnet.ResolveBindAddress(any)
+}
+
+// awaitEtcd connects to etcd, which may start later than this program on the same machine: kube-apiserver waits for it, too.
+func (o *controllerFlags) awaitEtcd(ctx context.Context, log *slog.Logger) (*clientv3.Client, error) {
+	for began, isLogged := time.Now(), false; ; isLogged = true {
+		client, err := o.connection.Connect(ctx)
+		if !errors.Is(err, clusterstate.ErrUnreachable) || time.Since(began) > etcdWait {
+			return client, err
+		}
+		if !isLogged {
+			log.Warn("waiting for etcd", "error", err, "for", etcdWait)
+		}
+		select {
+		case <-time.After(etcdPause):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
 }
 
 func apiConfig(kubeconfig string) (*rest.Config, error) {
@@ -256,7 +289,11 @@ func health(c *controller.Controller, metrics prometheus.Gatherer) http.Handler 
 	})
 	mux.HandleFunc("GET /livez", alive)
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		if !c.Started() {
+		switch {
+		case c.Stopping():
+			http.Error(w, "the controller stops", http.StatusServiceUnavailable)
+			return
+		case !c.Started():
 			http.Error(w, "the first repairs have not succeeded", http.StatusServiceUnavailable)
 			return
 		}
