@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -53,7 +55,26 @@ func startCluster(t *testing.T, version apiservertest.Version, rangekeeper bool,
 		config.Flags = append(config.Flags, flags...)
 		servers = append(servers, apiservertest.Start(t, config))
 	}
+	awaitKubernetesService(t, etcd.Client())
 	return etcd.Client(), servers
+}
+
+// awaitKubernetesService waits until the Service kubernetes is stored: a server that is ready may still be creating it, and an audit
+// takes its address for a leak.
+func awaitKubernetesService(t *testing.T, etcd *clientv3.Client) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		answer, err := etcd.Get(ctx, "/registry/services/specs/default/kubernetes", clientv3.WithCountOnly())
+		if err != nil {
+			t.Fatal("the Service kubernetes: ", err)
+		}
+		if answer.Count > 0 {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 // serverConfig returns the configuration of server i of a cluster, with all loops and without compaction of etcd.
