@@ -17,4 +17,4 @@ case ${1-} in
 *) check= go_check= ;;
 esac
 "$cbindgen" --quiet --config "$config" $check --output ../include/rangekeeper.h .
-cd ../go-bindings && "${GO:-go}" run ./internal/rk/generate $go_check ../include/rangekeeper.h ../ffi/apart.h internal/rk
+cd ../go-bindings && "${GO:-go}" run ./internal/rk/generate $go_check ../include/rangekeeper.h ../ffi/exchange.h internal/rk

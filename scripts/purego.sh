@@ -36,11 +36,11 @@ translate() { # PACKAGE STACK-SIZE FUNCTION...
 
 mapfile -t functions < <(grep -o '\brk_[a-z0-9_]*' ffi/symbols.txt | sort -u)
 # The steps that a repair pass and a committer take together have parts, as each is in an instance of its own.
-mapfile -t apart < <(grep -o '\brk_apart_[a-z_]*' ffi/apart.h)
+mapfile -t exchange < <(grep -o '\brk_exchange_[a-z_]*' ffi/exchange.h)
 mapfile -t bootstrap < <(printf '%s\n' "${functions[@]}" | grep '^rk_bootstrap_')
 mapfile -t core < <(printf '%s\n' "${functions[@]}" | grep -v '^rk_bootstrap_')
 # There may be an instance for each object of the core. Its deepest call takes 7 KiB of stack (TestStack).
-translate core 16384 "${core[@]}" "${apart[@]}"
+translate core 16384 "${core[@]}" "${exchange[@]}"
 translate bootstrap 1048576 "${bootstrap[@]}"
 # Functions of wasm2go are part of what it writes.
 install -m 644 "$("${GO:-go}" list -m -f '{{.Dir}}' "github.com/ncruces/wasm2go@$wasm2go")/LICENSE" "$out/LICENSE.wasm2go"

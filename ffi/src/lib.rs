@@ -8,8 +8,6 @@
 #![allow(unreachable_pub, reason = "entry points are reached from C only")]
 
 mod allocator;
-#[cfg(target_arch = "wasm32")]
-mod apart;
 mod audit;
 mod bootstrap;
 mod committer;
@@ -17,6 +15,8 @@ mod committer_input;
 mod committer_output;
 mod edit;
 mod error;
+#[cfg(target_arch = "wasm32")]
+mod exchange;
 mod finding;
 mod guard;
 mod handle;

@@ -101,13 +101,13 @@ impl Report {
         claims.observe(service, &self.referred);
         if claims.services == self.services {
             let of = std::mem::take(&mut claims.of);
-            self.settle(of);
+            self.name_claimants(of);
         }
         Ok(())
     }
 
     /// All claims of a value but that of the Service that keeps it have a finding.
-    fn settle(&mut self, of: HashMap<FoundValue, Vec<Claim>>) {
+    fn name_claimants(&mut self, of: HashMap<FoundValue, Vec<Claim>>) {
         let mut about: HashMap<FoundValue, Vec<usize>> = HashMap::with_capacity(of.len());
         for (place, finding) in self.findings.iter().enumerate().filter(|(_, finding)| is_duplicate(finding)) {
             about.entry(finding.value.clone()).or_default().push(place);

@@ -116,12 +116,12 @@ impl<R: Repaired> RangePass<R> {
     pub(super) fn claim(&mut self, claim: Claim, findings: &mut Findings) {
         self.waiting.push(claim);
         if self.waiting.len() == WAITING {
-            self.settle(findings);
+            self.evaluate(findings);
         }
     }
 
-    /// Settles the recorded claims.
-    fn settle(&mut self, findings: &mut Findings) {
+    /// Evaluates the recorded claims.
+    fn evaluate(&mut self, findings: &mut Findings) {
         for claim in self.waiting.drain(..) {
             let reason = if !self.in_use.insert(claim.offset) {
                 self.duplicates.push(claim.offset);
@@ -167,7 +167,7 @@ impl<R: Repaired> RangePass<R> {
         alone: Option<&Bitmap>,
         keeps_all: bool,
     ) -> (usize, BitmapReport) {
-        self.settle(findings);
+        self.evaluate(findings);
         let range = self.range.any();
         let next = match leaks {
             _ if keeps_all => {

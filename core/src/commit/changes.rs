@@ -17,19 +17,19 @@ const VIEWS: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Changes {
     limits: Limits,
-    /// The state of the key up to which all is known. What it holds is the base's content, or `apart`.
+    /// The state of the key up to which all is known. What it holds is the base's content, or `head_content`.
     head: Guard,
     /// What the head holds, where that is not the base: it lags behind, or a watch has run ahead.
-    apart: Option<Bitmap>,
+    head_content: Option<Bitmap>,
     /// All changes of later revisions are known.
     since: u64,
     /// Which store this is the history of, counted from 0.
     store: u32,
     /// Earlier revisions may be those of another store.
-    foreign: u64,
+    trusted_from: u64,
     /// The revisions of the last views of this store, and of those of other stores that a pass may still be about.
     views: VecDeque<u64>,
-    foreign_views: Vec<u64>,
+    distrusted_views: Vec<u64>,
     /// The changes later than `since`: for each revision how many offsets changed, in order.
     revisions: VecDeque<(u64, u32)>,
     /// The offsets of all these revisions, one after the other.
@@ -54,7 +54,7 @@ impl Changes {
 
     /// Starts again at the base, whose key is in this state.
     pub(super) fn restart(&mut self, base: Guard) {
-        (self.head, self.apart, self.since) = (base, None, base.mod_revision);
+        (self.head, self.head_content, self.since) = (base, None, base.mod_revision);
         self.revisions.clear();
         self.offsets.clear();
         self.leaks = None;
@@ -91,9 +91,9 @@ impl Changes {
     /// The store is another one, or an older state of the same: revisions up to this one tell nothing, unless they are
     /// known to be of this store.
     pub(super) fn distrust(&mut self, revision: u64) {
-        self.foreign = self.foreign.max(revision + 1);
+        self.trusted_from = self.trusted_from.max(revision + 1);
         self.store += 1;
-        self.foreign_views.extend(self.views.drain(..));
+        self.distrusted_views.extend(self.views.drain(..));
         self.restart(Guard::default());
     }
 
@@ -104,7 +104,7 @@ impl Changes {
 
     /// Whether this revision is certainly one of this store.
     pub(super) fn is_own(&self, revision: u64) -> bool {
-        revision >= self.foreign
+        revision >= self.trusted_from
     }
 
     /// A view of this revision is handed out.
@@ -119,14 +119,14 @@ impl Changes {
 
     /// Whether a view of this revision was handed out lately, and was one of this store.
     pub(super) fn is_own_view(&self, revision: u64) -> bool {
-        self.views.contains(&revision) && !self.foreign_views.contains(&revision)
+        self.views.contains(&revision) && !self.distrusted_views.contains(&revision)
     }
 
     /// Whether a pass whose view had this revision has seen this store. There is one pass at a time: that which was
     /// under way when the store became another one comes before all others.
     pub(super) fn accepts_pass(&mut self, view: u64) -> bool {
-        let foreign = mem::take(&mut self.foreign_views).contains(&view);
-        !foreign && (self.is_own(view) || self.views.contains(&view))
+        let is_distrusted = mem::take(&mut self.distrusted_views).contains(&view);
+        !is_distrusted && (self.is_own(view) || self.views.contains(&view))
     }
 
     /// The state of the key up to which all is known.
@@ -135,23 +135,23 @@ impl Changes {
     }
 
     /// What the head holds if that is not the base.
-    pub(super) fn apart(&self) -> Option<&Bitmap> {
-        self.apart.as_ref()
+    pub(super) fn head_content(&self) -> Option<&Bitmap> {
+        self.head_content.as_ref()
     }
 
     /// Whether all is known up to the base, and no further.
     pub(super) fn is_complete(&self) -> bool {
-        self.apart.is_none()
+        self.head_content.is_none()
     }
 
     /// The head, which holds `content`, is not the base any more.
-    pub(super) fn part(&mut self, content: Bitmap) {
-        self.apart = Some(content);
+    pub(super) fn set_head_content(&mut self, content: Bitmap) {
+        self.head_content = Some(content);
     }
 
     /// The head is the base.
     pub(super) fn join(&mut self) {
-        self.apart = None;
+        self.head_content = None;
     }
 
     /// The key has gone from the head's state to the next one, which differs from it in these offsets.
@@ -195,7 +195,7 @@ impl Changes {
     /// may be those of another store, unless the owner began its request when this `store` was known.
     pub(super) fn is_unchanged_for_owner(&self, offset: u32, as_of: u64, oldest: u64, store: u32) -> Option<bool> {
         let is_own = store == self.store;
-        if as_of < self.foreign && !is_own {
+        if as_of < self.trusted_from && !is_own {
             return None;
         }
         self.is_unchanged_since(offset, as_of.min(oldest.max(self.since)))

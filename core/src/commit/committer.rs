@@ -137,7 +137,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
     fn advance(&mut self, now: Duration) {
         self.expire(now);
         self.protection.advance(now);
-        let may_be_new = self.timers.is_running(Timer::Wary, now);
+        let may_be_new = self.timers.is_running(Timer::NewStore, now);
         self.history.connection.compare(self.queue.newest_as_of(), may_be_new);
         self.timers.expire(Timer::Watch, now);
         let waits = self.waits_for_history();
@@ -167,8 +167,8 @@ impl<R: Range, G: Rng> Committer<R, G> {
         if self.pacing.lingers(self.queue.len(), now, &self.timers) {
             return self.wait(Some(Timer::Linger));
         }
-        if self.waits_for_history() && self.timers.is_running(Timer::Patience, now) {
-            return self.wait(Some(Timer::Patience));
+        if self.waits_for_history() && self.timers.is_running(Timer::HistoryWait, now) {
+            return self.wait(Some(Timer::HistoryWait));
         }
         let is_complete = self.history.is_complete();
         let operations = self.queue.take_ready(|pending| is_complete || !pending.needs_history(self.history.is_kept()));

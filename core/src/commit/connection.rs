@@ -105,7 +105,7 @@ impl Connection {
     /// An answer has come. Returns up to which revision the store before may have come, if this is another one.
     pub(super) fn answered(&mut self, now: Duration, header: Header, reached: u64, is_same: bool) -> Option<u64> {
         let before = self.last.replace((header, now));
-        let foreign = match before {
+        let distrusted = match before {
             // There was another connection before, and nobody knows to which store.
             None => self.is_unwatched.then_some(header.revision),
             Some((before, _)) => (!is_same).then_some(before.revision.max(reached).max(header.revision)),
@@ -115,7 +115,7 @@ impl Connection {
         }
         // Else the connection was lost after the request was sent, and the answer may be the old store's.
         self.is_unwatched &= self.must_read;
-        foreign
+        distrusted
     }
 }
 
@@ -148,11 +148,11 @@ mod tests {
 
     #[test]
     fn revisions_of_another_store_end_at_the_highest_that_is_known() {
-        for (reached, revision, foreign) in [(0, 5, 20), (25, 5, 25), (25, 30, 30)] {
+        for (reached, revision, distrusted) in [(0, 5, 20), (25, 5, 25), (25, 30, 30)] {
             let mut connection = answered(20);
             connection.watched(23);
             assert_eq!(connection.reached(), 23);
-            assert_eq!(connection.answered(NOW, header(revision), reached, false), Some(foreign));
+            assert_eq!(connection.answered(NOW, header(revision), reached, false), Some(distrusted));
             assert_eq!(connection.reached(), revision);
         }
         let mut connection = Connection::default();

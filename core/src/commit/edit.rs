@@ -171,7 +171,7 @@ impl<R: Range> Plan<'_, R> {
             values.iter().filter(|(_, fate)| *fate == Fate::Set).filter_map(|(value, _)| range.offset_of(*value));
         let set: Vec<u32> = offsets.filter(|offset| self.next.bitmap_mut().insert(*offset)).collect();
         let picked = self.pick_unused(edit, rng);
-        self.forget_spare();
+        self.forget_quarantine();
         match picked {
             Ok(picked) => {
                 self.effect.set.extend(set.iter().chain(&picked));
@@ -219,7 +219,7 @@ impl<R: Range> Plan<'_, R> {
         let mut with_used = self.next.clone();
         edit.in_use.iter().for_each(|offset| _ = with_used.bitmap_mut().insert(offset));
         let next = std::mem::replace(&mut self.next, with_used);
-        self.forget_spare();
+        self.forget_quarantine();
         let mut picked = Vec::new();
         for _ in 0..edit.pick {
             let Some(offset) = self.pick(rng) else { break };

@@ -8,10 +8,10 @@ use crate::range::Range;
 
 use super::batch::Batch;
 use super::committer::Committer;
+use super::completion::{self, Written};
 use super::flight::Flight;
 use super::history::Adopted;
 use super::request::{Answer, Change, Event, Guard, Header};
-use super::settlement::{self, Written};
 
 impl<R: Range, G: Rng> Committer<R, G> {
     /// Takes in an event.
@@ -49,7 +49,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
             }
             (Some(batch), Answer::Held) => {
                 self.history.connection.require_read();
-                settlement::put_back(batch, flight.is_swap, &mut self.queue);
+                completion::put_back(batch, flight.is_swap, &mut self.queue);
             }
             (None, Answer::Past(key)) => {
                 if let Some(revision) = flight.past {
@@ -63,12 +63,12 @@ impl<R: Range, G: Rng> Committer<R, G> {
             (None, Answer::Held) => self.history.connection.require_read(),
             (Some(batch), Answer::Past(_)) => {
                 self.history.connection.require_read();
-                settlement::put_back(batch, flight.is_swap, &mut self.queue);
+                completion::put_back(batch, flight.is_swap, &mut self.queue);
             }
             (batch, Answer::Current(key)) => {
                 if let Some(batch) = batch {
                     self.pacing.answered();
-                    if settlement::conflict(batch, key.map_or(Guard::default(), |key| key.state), &mut self.queue) {
+                    if completion::conflict(batch, key.map_or(Guard::default(), |key| key.state), &mut self.queue) {
                         self.pacing.lost(now, &mut self.timers, &mut self.rng);
                     }
                 }
@@ -77,12 +77,12 @@ impl<R: Range, G: Rng> Committer<R, G> {
                     self.pacing.contended(now, &mut self.timers);
                 }
                 if adopted != Adopted::Unchanged {
-                    settlement::restore_lost(&self.history, &mut self.protection, &mut self.queue);
+                    completion::restore_lost(&self.history, &mut self.protection, &mut self.queue);
                 }
-                self.settle();
+                self.resolve_unknown();
             }
         }
-        self.queue.end_foreign_releases(header.revision, flight.asked);
+        self.queue.end_releases_of_another_store(header.revision, flight.asked);
         if !is_same_store {
             self.queue.disown_passes();
         }
@@ -94,18 +94,18 @@ impl<R: Range, G: Rng> Committer<R, G> {
         self.pacing.failed(now, &mut self.timers, &mut self.rng);
         self.history.connection.require_read();
         match (flight.batch, refusal) {
-            (Some(batch), Some(message)) => settlement::refuse(batch, flight.is_swap, message, &mut self.queue),
+            (Some(batch), Some(message)) => completion::refuse(batch, flight.is_swap, message, &mut self.queue),
             (None, Some(message)) => self.queue.refuse_all(message),
             (batch, None) => {
-                batch.into_iter().for_each(|batch| settlement::put_back(batch, flight.is_swap, &mut self.queue));
+                batch.into_iter().for_each(|batch| completion::put_back(batch, flight.is_swap, &mut self.queue));
             }
         }
     }
 
     fn watched(&mut self, change: Change<'_>) {
         if self.history.watched(change, self.flight.is_some(), &mut self.protection) {
-            self.settle();
-            settlement::restore_lost(&self.history, &mut self.protection, &mut self.queue);
+            self.resolve_unknown();
+            completion::restore_lost(&self.history, &mut self.protection, &mut self.queue);
         }
     }
 
@@ -114,18 +114,18 @@ impl<R: Range, G: Rng> Committer<R, G> {
         let is_new = self.history.connection.is_new();
         let is_same = self.history.answered(now, header, reached, answer);
         if is_new || !is_same {
-            self.timers.be_wary(now, self.config.grace);
+            self.timers.begin_new_store(now, self.config.grace);
         }
         if !is_same {
             self.protection.change_store();
-            self.settle();
+            self.resolve_unknown();
         }
         is_same
     }
 
     /// Decides what becomes of operations with an unknown outcome, as the key may have changed.
-    fn settle(&mut self) {
-        self.queue.settle(self.history.state());
+    fn resolve_unknown(&mut self) {
+        self.queue.resolve_unknown(self.history.state());
     }
 
     /// A compare-and-swap was written, at this revision.
@@ -137,8 +137,8 @@ impl<R: Range, G: Rng> Committer<R, G> {
         if let Some(next) = batch.next.take() {
             let changes = batch.effect.set.iter().chain(&batch.effect.cleared).copied();
             self.memory.keep(self.history.committed(revision, batch.state, next, changes));
-            self.settle();
-            settlement::restore_lost(&self.history, &mut self.protection, &mut self.queue);
+            self.resolve_unknown();
+            completion::restore_lost(&self.history, &mut self.protection, &mut self.queue);
         }
         self.pacing.ended(batch.entries.len(), now, &mut self.timers);
         let written = Written::new(revision, sent, now, self.config.grace);
@@ -148,6 +148,6 @@ impl<R: Range, G: Rng> Committer<R, G> {
     /// The state that a batch was evaluated on is confirmed, and the batch changes nothing.
     pub(super) fn confirmed(&mut self, now: Duration, revision: u64, batch: Batch<R>) {
         self.pacing.ended(batch.entries.len(), now, &mut self.timers);
-        settlement::confirm(batch, revision, &mut self.queue, &mut self.history);
+        completion::confirm(batch, revision, &mut self.queue, &mut self.history);
     }
 }

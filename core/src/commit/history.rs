@@ -158,7 +158,7 @@ impl<R: Range> History<R> {
             return false;
         }
         let seen = Base::decode(Some(key), self.range, self.strategy);
-        let changes = differences(self.changes.apart().unwrap_or(base.used()), seen.used());
+        let changes = differences(self.changes.head_content().unwrap_or(base.used()), seen.used());
         protection.changed(seen.used(), &changes);
         self.changes.advance(key.state, changes);
         self.note_loss(&seen, protection);
@@ -169,7 +169,7 @@ impl<R: Range> History<R> {
             self.base = Some(seen);
             return true;
         } else {
-            self.changes.part(seen.used().clone());
+            self.changes.set_head_content(seen.used().clone());
         }
         false
     }
@@ -190,8 +190,8 @@ impl<R: Range> History<R> {
             (self.base, self.viewed) = (None, 0);
             self.restores += 1;
         }
-        if let Some(foreign) = self.connection.answered(now, header, reached, is_same) {
-            self.changes.distrust(foreign);
+        if let Some(distrusted) = self.connection.answered(now, header, reached, is_same) {
+            self.changes.distrust(distrusted);
         }
         is_same
     }
@@ -216,7 +216,7 @@ impl<R: Range> History<R> {
             }
         };
         contradicts(base.state, base.used())
-            || self.changes.apart().is_some_and(|used| contradicts(self.changes.head(), used))
+            || self.changes.head_content().is_some_and(|used| contradicts(self.changes.head(), used))
     }
 
     /// An answer has reported what the key is.
@@ -245,7 +245,7 @@ impl<R: Range> History<R> {
                     self.changes.restart(state);
                 } else if complete {
                     // A watch can report what came between, if a release needs it.
-                    self.changes.part(before.used().clone());
+                    self.changes.set_head_content(before.used().clone());
                 }
             }
             None => {
@@ -290,7 +290,7 @@ impl<R: Range> History<R> {
             self.changes.restart(key.state);
         } else if key.state.mod_revision < base.state.mod_revision {
             self.changes.restart(key.state);
-            self.changes.part(past.used().clone());
+            self.changes.set_head_content(past.used().clone());
         }
     }
 

@@ -20,12 +20,12 @@
 //! |---|---|
 //! | `queue`, `pending` | the operations that wait, in their order, and the outcomes to hand out |
 //! | `flight`, `batch`, `plan`, `edit` | the request under way; its operations, how they are evaluated on one state, and their effect |
-//! | `settlement` | nothing: how the operations of an answered batch end |
+//! | `completion` | nothing: how the operations of an answered batch end |
 //! | `history`, `changes`, `connection` | the newest state of the key; when each offset changed; which store it is, and how fresh the last answer |
 //! | `protection`, `quarantine`, `recent` | what was handed out or cleared within the grace, and duplicates |
 //! | `events` | nothing: it passes each event on to the other parts |
 //! | `pacing`, `timers` | how long requests wait, for more operations and for other servers |
-//! | `pass`, `passes`, `apart` | a repair pass, what passes know from one to the next, and what both sides tell each other |
+//! | `pass`, `passes`, `exchange` | a repair pass, what passes know from one to the next, and what both sides tell each other |
 //!
 //! [`poll`](Committer::poll) returns the first of these that there is to do: outcomes to hand out, a watch to start or to stop, and the next
 //! request, which is a read if too little is known, a read of the past if an edit needs it, or the batch of the operations that are
@@ -118,15 +118,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub mod apart;
 mod base;
 mod batch;
 mod changes;
 mod committer;
+mod completion;
 mod config;
 mod connection;
 mod edit;
 mod events;
+pub mod exchange;
 mod flight;
 mod history;
 mod limits;
@@ -141,7 +142,6 @@ mod quarantine;
 mod queue;
 mod recent;
 mod request;
-mod settlement;
 #[cfg(test)]
 mod testing;
 mod timers;

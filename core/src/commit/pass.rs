@@ -10,7 +10,7 @@ use crate::audit::{AddRangeError, Audit, Leaks, PassId, Report, Stored};
 use crate::bitmap::Bitmap;
 use crate::range::Range;
 
-use super::apart::{Follow, Followed, HandedOut, Needs, Since};
+use super::exchange::{Follow, Followed, HandedOut, Needs, Since};
 use super::passes::{Changes, Passes};
 use super::{Committer, Diff, Failure, Listed, View};
 
@@ -133,7 +133,7 @@ impl Pass {
         Ok(())
     }
 
-    /// A part of [`begin`](Self::begin); see [`apart`](super::apart).
+    /// A part of [`begin`](Self::begin); see [`exchange`](super::exchange).
     ///
     /// # Errors
     /// Those of `begin`.
@@ -182,7 +182,7 @@ impl Pass {
         self.read_range(passes, range, &committer.followed(&since), view, now)
     }
 
-    /// A part of [`read`](Self::read): what the committer is asked; see [`apart`](super::apart).
+    /// A part of [`read`](Self::read): what the committer is asked; see [`exchange`](super::exchange).
     ///
     /// # Errors
     /// Those of `read`.
@@ -191,7 +191,7 @@ impl Pass {
         Ok(passes.since(range, view))
     }
 
-    /// A part of [`read`](Self::read), with the committer's answer; see [`apart`](super::apart).
+    /// A part of [`read`](Self::read), with the committer's answer; see [`exchange`](super::exchange).
     ///
     /// # Errors
     /// Those of `read`.
@@ -242,7 +242,7 @@ impl Pass {
         self.fenced_range(passes, committer.range().into(), fence, look)
     }
 
-    /// A part of [`fenced`](Self::fenced); see [`apart`](super::apart).
+    /// A part of [`fenced`](Self::fenced); see [`exchange`](super::exchange).
     ///
     /// # Errors
     /// Those of `fenced`.
@@ -328,7 +328,7 @@ impl Found {
         self.changes.iter().find(|changes| changes.range == range).ok_or(PassError::NotAudited(range))
     }
 
-    /// A part of [`refusal`](Self::refusal): what the committer is asked; see [`apart`](super::apart).
+    /// A part of [`refusal`](Self::refusal): what the committer is asked; see [`exchange`](super::exchange).
     ///
     /// # Errors
     /// [`PassError::NotAudited`].
@@ -362,7 +362,7 @@ impl Found {
         Ok(diff)
     }
 
-    /// A part of [`diff`](Self::diff): the offsets that the committer is asked about; see [`apart`](super::apart).
+    /// A part of [`diff`](Self::diff): the offsets that the committer is asked about; see [`exchange`](super::exchange).
     ///
     /// # Errors
     /// Those of `diff`.
@@ -371,7 +371,7 @@ impl Found {
         Ok(self.changes(range)?.due())
     }
 
-    /// A part of [`diff`](Self::diff), with the committer's answer; see [`apart`](super::apart).
+    /// A part of [`diff`](Self::diff), with the committer's answer; see [`exchange`](super::exchange).
     ///
     /// # Errors
     /// Those of `diff`.

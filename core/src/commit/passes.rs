@@ -13,7 +13,7 @@ use crate::audit::{BitmapReport, PassId, RepairCounters, Report};
 use crate::bitmap::Bitmap;
 use crate::finding::Reason;
 
-use super::apart::{Follow, Followed, HandedOut, Needs, Since};
+use super::exchange::{Follow, Followed, HandedOut, Needs, Since};
 use super::operation::UNKNOWN_REVISION;
 use super::{Diff, Listed};
 

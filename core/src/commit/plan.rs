@@ -68,7 +68,7 @@ pub(super) struct Plan<'a, R: Range> {
     /// How often the quarantine has yielded in it.
     level: usize,
     /// As `next`, with what the quarantine spares at this level in use, too. Made when it is needed first.
-    spare: Option<Allocator<R>>,
+    outside_quarantine: Option<Allocator<R>>,
     pub(super) effect: Effect,
     /// Whether the object has to be written even if no offset changes.
     initialises: bool,
@@ -83,7 +83,7 @@ impl<'a, R: Range> Plan<'a, R> {
             next: used,
             band: 0..0,
             level: 0,
-            spare: None,
+            outside_quarantine: None,
             effect: Effect::default(),
             initialises: false,
         }
@@ -174,7 +174,7 @@ impl<'a, R: Range> Plan<'a, R> {
             }
             Err(error) => {
                 if !taken.is_empty() {
-                    self.forget_spare();
+                    self.forget_quarantine();
                 }
                 for offset in taken {
                     self.next.bitmap_mut().remove(offset);
@@ -204,8 +204,8 @@ impl<'a, R: Range> Plan<'a, R> {
             if !self.next.bitmap_mut().insert(offset) {
                 return Err(failed(AllocateError::AlreadyAllocated { value }));
             }
-            if let Some(spare) = &mut self.spare {
-                spare.bitmap_mut().insert(offset);
+            if let Some(outside_quarantine) = &mut self.outside_quarantine {
+                outside_quarantine.bitmap_mut().insert(offset);
             }
             *taken = Some(offset);
         }
@@ -228,18 +228,18 @@ impl<'a, R: Range> Plan<'a, R> {
         Ok(())
     }
 
-    /// What is spared is computed again when it is needed.
-    pub(super) fn forget_spare(&mut self) {
-        (self.level, self.spare) = (0, None);
+    /// What the quarantine spares is computed again when it is needed.
+    pub(super) fn forget_quarantine(&mut self) {
+        (self.level, self.outside_quarantine) = (0, None);
     }
 
     /// Picks a free offset in the strategy's band. Recently released offsets come last, the newest of them last of all.
     pub(super) fn pick(&mut self, rng: &mut impl Rng) -> Option<u32> {
         let band = self.next.band_to_choose_from()?;
         if band != self.band {
-            (self.band, self.level, self.spare) = (band, 0, None);
+            (self.band, self.level, self.outside_quarantine) = (band, 0, None);
         }
-        let Some(offset) = self.take_spared(rng) else {
+        let Some(offset) = self.take_outside_quarantine(rng) else {
             return self.next.take_from(self.band.clone(), rng);
         };
         self.next.bitmap_mut().insert(offset);
@@ -247,18 +247,18 @@ impl<'a, R: Range> Plan<'a, R> {
     }
 
     /// A free offset that the quarantine does not spare.
-    fn take_spared(&mut self, rng: &mut impl Rng) -> Option<u32> {
+    fn take_outside_quarantine(&mut self, rng: &mut impl Rng) -> Option<u32> {
         let quarantine = self.context.protection.quarantine();
         while self.level < Quarantine::LEVELS && !quarantine.is_empty() {
-            let spare = self.spare.get_or_insert_with(|| {
-                let mut spare = self.next.clone();
-                quarantine.add_to(self.level, spare.bitmap_mut());
-                spare
+            let outside_quarantine = self.outside_quarantine.get_or_insert_with(|| {
+                let mut outside_quarantine = self.next.clone();
+                quarantine.add_to(self.level, outside_quarantine.bitmap_mut());
+                outside_quarantine
             });
-            if let Some(offset) = spare.take_from(self.band.clone(), rng) {
+            if let Some(offset) = outside_quarantine.take_from(self.band.clone(), rng) {
                 return Some(offset);
             }
-            (self.level, self.spare) = (self.level + 1, None);
+            (self.level, self.outside_quarantine) = (self.level + 1, None);
         }
         None
     }

@@ -150,7 +150,7 @@ impl<R: Range> Queue<R> {
     /// may have been. Its operations are evaluated again. Offsets that it may have picked are leaked. A named value
     /// that is free now can be taken; one that is in use ends the operation as unknown (see [`Pending::given_up`]), as
     /// it may be the caller's own.
-    pub(super) fn settle(&mut self, state: Option<Guard>) {
+    pub(super) fn resolve_unknown(&mut self, state: Option<Guard>) {
         for mut pending in mem::take(&mut self.waiting) {
             if pending.unknown_on.is_some_and(|unknown_on| Some(unknown_on) != state) {
                 (pending.unknown_on, pending.refusal) = (None, None);
@@ -164,7 +164,7 @@ impl<R: Range> Queue<R> {
 
     /// Ends releases whose as-of revision is later than this one, which the store had reached after the request: it is
     /// another store's. Releases that were submitted after the request, with tickets from `asked` on, wait.
-    pub(super) fn end_foreign_releases(&mut self, reached: u64, asked: u64) {
+    pub(super) fn end_releases_of_another_store(&mut self, reached: u64, asked: u64) {
         if self.newest_as_of <= reached {
             return;
         }
@@ -275,7 +275,7 @@ mod tests {
             pending.refusal = Some(pending.given_up(false, Failure::Cancelled));
             pending.retry(Some(guard(5)));
             queue.push_front(pending);
-            queue.settle(state);
+            queue.resolve_unknown(state);
             assert_eq!(ended(&mut queue) == [(owner, Outcome::Failed(Failure::Cancelled))], ends, "{state:?}");
             assert_eq!(queue.is_empty(), ends);
         }
@@ -289,13 +289,13 @@ mod tests {
         let asked = queue.submitted();
         let later = submit(&mut queue, release(8), NEVER);
         assert_eq!(queue.newest_as_of(), 8);
-        queue.end_foreign_releases(8, asked);
+        queue.end_releases_of_another_store(8, asked);
         assert!(ended(&mut queue).is_empty());
-        queue.end_foreign_releases(7, asked);
+        queue.end_releases_of_another_store(7, asked);
         assert_eq!(ended(&mut queue), [(foreign, Outcome::Deferred(Deferral::HistoryMissing))]);
         assert_eq!(queue.owners().collect::<Vec<_>>(), [known, later]);
         assert_eq!(queue.newest_as_of(), 8, "the later one");
-        queue.end_foreign_releases(7, queue.submitted());
+        queue.end_releases_of_another_store(7, queue.submitted());
         assert_eq!(ended(&mut queue).len(), 1);
         assert_eq!(queue.newest_as_of(), 0);
     }

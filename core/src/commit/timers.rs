@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// How long a watch may take to report what happened between two answers.
-const PATIENCE: Duration = Duration::from_millis(100);
+const HISTORY_WAIT: Duration = Duration::from_millis(100);
 /// After so long in addition, operations that wait for the watch go on without it.
 const WATCH_LOST: Duration = Duration::from_secs(5);
 /// How long a watch is kept after something waited for it: etcd lets a new one wait for up to 100 ms.
@@ -11,7 +11,7 @@ const WATCH_KEPT: Duration = Duration::from_secs(10);
 
 /// For which part of the grace after an identified store as-of revisions are compared with its revision before they are
 /// used: a release may be about a Service that was deleted in the store that was there before. 11 seconds in Kubernetes.
-const WARY_SHARE: u32 = 32;
+const NEW_STORE_SHARE: u32 = 32;
 
 /// What a point in time is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,17 +26,17 @@ pub(super) enum Timer {
     /// A compare-and-swap waits for more operations.
     Linger,
     /// Nothing is sent while operations wait for history: otherwise steady writes by others put them off for ever.
-    Patience,
+    HistoryWait,
     /// The watch has not caught up: operations go on without history.
     WatchLost,
     /// Other servers count as writing the key, too.
     Contended,
     /// An as-of revision later than the last answer needs a read first: the store, or the connection to it, is new.
-    Wary,
+    NewStore,
 }
 
 /// How many timers there are.
-const COUNT: usize = Timer::Wary as usize + 1;
+const COUNT: usize = Timer::NewStore as usize + 1;
 
 /// One table of all of them. A timer stays set when its time is over, until it is stopped or set again.
 #[derive(Clone, Debug, Default)]
@@ -85,20 +85,20 @@ impl Timers {
     }
 
     /// The store, or the connection to it, is new.
-    pub(super) fn be_wary(&mut self, now: Duration, grace: Duration) {
-        self.set(Timer::Wary, now + grace / WARY_SHARE);
+    pub(super) fn begin_new_store(&mut self, now: Duration, grace: Duration) {
+        self.set(Timer::NewStore, now + grace / NEW_STORE_SHARE);
     }
 
     /// Operations wait for a watch, or none does. Returns whether they have waited for too long.
     pub(super) fn wait_for_watch(&mut self, waits: bool, now: Duration) -> bool {
         if !waits {
-            self.stop(Timer::Patience);
+            self.stop(Timer::HistoryWait);
             self.stop(Timer::WatchLost);
             return false;
         }
-        if !self.is_set(Timer::Patience) {
-            self.set(Timer::Patience, now + PATIENCE);
-            self.set(Timer::WatchLost, now + PATIENCE + WATCH_LOST);
+        if !self.is_set(Timer::HistoryWait) {
+            self.set(Timer::HistoryWait, now + HISTORY_WAIT);
+            self.set(Timer::WatchLost, now + HISTORY_WAIT + WATCH_LOST);
         }
         self.set(Timer::Watch, now + WATCH_KEPT);
         self.is_over(Timer::WatchLost, now)
@@ -148,11 +148,11 @@ mod tests {
         let mut timers = Timers::default();
         assert!(!timers.wait_for_watch(false, at(0)) && timers.next(None).is_none());
         assert!(!timers.wait_for_watch(true, at(0)) && !timers.wait_for_watch(true, at(50)));
-        assert!(timers.is_running(Timer::Patience, at(99)) && timers.is_over(Timer::Patience, at(100)));
+        assert!(timers.is_running(Timer::HistoryWait, at(99)) && timers.is_over(Timer::HistoryWait, at(100)));
         assert_eq!(timers.next(None), Some(at(10_050)), "the watch is kept from the last time on");
         assert!(!timers.wait_for_watch(true, at(5_099)) && timers.wait_for_watch(true, at(5_100)));
         assert!(!timers.wait_for_watch(false, at(5_100)) && !timers.wait_for_watch(true, at(5_100)));
-        assert!(timers.is_running(Timer::Patience, at(5_199)), "it begins again");
+        assert!(timers.is_running(Timer::HistoryWait, at(5_199)), "it begins again");
     }
 
     #[test]

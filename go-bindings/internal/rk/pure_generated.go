@@ -3005,8 +3005,8 @@ func ResultName(theResult uint32) (result string) {
 	return c.text(uint32(at))
 }
 
-// ApartRange is rk_apart_range.
-func ApartRange(committer *Committer, theRange *Range, theError *Error) (result Result) {
+// ExchangeRange is rk_exchange_range.
+func ExchangeRange(committer *Committer, theRange *Range, theError *Error) (result Result) {
 	c := call{first: (*object)(committer)}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
@@ -3016,7 +3016,7 @@ func ApartRange(committer *Committer, theRange *Range, theError *Error) (result 
 	c.next += 592
 	atRange := fixed + 0
 	atError := fixed + 32
-	result = Result(c.core.Xrk_apart_range((*object)(committer).address(), int32(atRange), int32(atError)))
+	result = Result(c.core.Xrk_exchange_range((*object)(committer).address(), int32(atRange), int32(atError)))
 	c.done = true
 	if result == ResultOK {
 		theRange.load(&c, atRange)
@@ -3027,8 +3027,8 @@ func ApartRange(committer *Committer, theRange *Range, theError *Error) (result 
 	return result
 }
 
-// ApartBegin is rk_apart_begin.
-func ApartBegin(pass *RepairPass, theRange *Range, theError *Error) (result Result) {
+// ExchangeBegin is rk_exchange_begin.
+func ExchangeBegin(pass *RepairPass, theRange *Range, theError *Error) (result Result) {
 	c := call{first: (*object)(pass)}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
@@ -3042,7 +3042,7 @@ func ApartBegin(pass *RepairPass, theRange *Range, theError *Error) (result Resu
 		theRange.store(&c, atRange)
 	}
 	atError := fixed + 32
-	result = Result(c.core.Xrk_apart_begin((*object)(pass).address(), int32(atRange), int32(atError)))
+	result = Result(c.core.Xrk_exchange_begin((*object)(pass).address(), int32(atRange), int32(atError)))
 	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)
@@ -3050,8 +3050,8 @@ func ApartBegin(pass *RepairPass, theRange *Range, theError *Error) (result Resu
 	return result
 }
 
-// ApartKeep is rk_apart_keep.
-func ApartKeep(committer *Committer, theError *Error) (result Result) {
+// ExchangeKeep is rk_exchange_keep.
+func ExchangeKeep(committer *Committer, theError *Error) (result Result) {
 	c := call{first: (*object)(committer)}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
@@ -3060,7 +3060,7 @@ func ApartKeep(committer *Committer, theError *Error) (result Result) {
 	fixed := c.next
 	c.next += 560
 	atError := fixed + 0
-	result = Result(c.core.Xrk_apart_keep((*object)(committer).address(), int32(atError)))
+	result = Result(c.core.Xrk_exchange_keep((*object)(committer).address(), int32(atError)))
 	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)
@@ -3068,8 +3068,8 @@ func ApartKeep(committer *Committer, theError *Error) (result Result) {
 	return result
 }
 
-// ApartSince is rk_apart_since.
-func ApartSince(pass *RepairPass, theRange *Range, revision uint64, said []uint8, theLen *uint, theError *Error) (result Result) {
+// ExchangeSince is rk_exchange_since.
+func ExchangeSince(pass *RepairPass, theRange *Range, revision uint64, said []uint8, theLen *uint, theError *Error) (result Result) {
 	c := call{first: (*object)(pass)}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
@@ -3089,7 +3089,7 @@ func ApartSince(pass *RepairPass, theRange *Range, revision uint64, said []uint8
 		endian.PutUint32(b[0:], uint32(*theLen))
 	}
 	atError := fixed + 40
-	result = Result(c.core.Xrk_apart_since((*object)(pass).address(), int32(atRange), int64(revision), int32(atSaid), int32(len(said)), int32(atLen), int32(atError)))
+	result = Result(c.core.Xrk_exchange_since((*object)(pass).address(), int32(atRange), int64(revision), int32(atSaid), int32(len(said)), int32(atLen), int32(atError)))
 	c.done = true
 	{
 		b := c.bytes(atLen, 4)
@@ -3104,8 +3104,8 @@ func ApartSince(pass *RepairPass, theRange *Range, revision uint64, said []uint8
 	return result
 }
 
-// ApartFollowed is rk_apart_followed.
-func ApartFollowed(committer *Committer, since []uint8, said []uint8, theLen *uint, theError *Error) (result Result) {
+// ExchangeFollowed is rk_exchange_followed.
+func ExchangeFollowed(committer *Committer, since []uint8, said []uint8, theLen *uint, theError *Error) (result Result) {
 	c := call{first: (*object)(committer)}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
@@ -3122,7 +3122,7 @@ func ApartFollowed(committer *Committer, since []uint8, said []uint8, theLen *ui
 	}
 	atError := fixed + 8
 	c.grow()
-	result = Result(c.core.Xrk_apart_followed((*object)(committer).address(), int32(atSince), int32(len(since)), int32(atSaid), int32(len(said)), int32(atLen), int32(atError)))
+	result = Result(c.core.Xrk_exchange_followed((*object)(committer).address(), int32(atSince), int32(len(since)), int32(atSaid), int32(len(said)), int32(atLen), int32(atError)))
 	c.done = true
 	{
 		b := c.bytes(atLen, 4)
@@ -3137,8 +3137,8 @@ func ApartFollowed(committer *Committer, since []uint8, said []uint8, theLen *ui
 	return result
 }
 
-// ApartRead is rk_apart_read.
-func ApartRead(pass *RepairPass, theRange *Range, followed []uint8, revision uint64, data []uint8, now uint64, needsFence *bool, theError *Error) (result Result) {
+// ExchangeRead is rk_exchange_read.
+func ExchangeRead(pass *RepairPass, theRange *Range, followed []uint8, revision uint64, data []uint8, now uint64, needsFence *bool, theError *Error) (result Result) {
 	c := call{first: (*object)(pass)}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
@@ -3160,7 +3160,7 @@ func ApartRead(pass *RepairPass, theRange *Range, followed []uint8, revision uin
 	}
 	atError := fixed + 40
 	c.grow()
-	result = Result(c.core.Xrk_apart_read((*object)(pass).address(), int32(atRange), int32(atFollowed), int32(len(followed)), int64(revision), int32(atData), int32(len(data)), int64(now), int32(atNeedsFence), int32(atError)))
+	result = Result(c.core.Xrk_exchange_read((*object)(pass).address(), int32(atRange), int32(atFollowed), int32(len(followed)), int64(revision), int32(atData), int32(len(data)), int64(now), int32(atNeedsFence), int32(atError)))
 	c.done = true
 	{
 		b := c.bytes(atNeedsFence, 1)
@@ -3172,8 +3172,8 @@ func ApartRead(pass *RepairPass, theRange *Range, followed []uint8, revision uin
 	return result
 }
 
-// ApartFenced is rk_apart_fenced.
-func ApartFenced(pass *RepairPass, theRange *Range, fence uint64, look uint64, theError *Error) (result Result) {
+// ExchangeFenced is rk_exchange_fenced.
+func ExchangeFenced(pass *RepairPass, theRange *Range, fence uint64, look uint64, theError *Error) (result Result) {
 	c := call{first: (*object)(pass)}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
@@ -3187,7 +3187,7 @@ func ApartFenced(pass *RepairPass, theRange *Range, fence uint64, look uint64, t
 		theRange.store(&c, atRange)
 	}
 	atError := fixed + 32
-	result = Result(c.core.Xrk_apart_fenced((*object)(pass).address(), int32(atRange), int64(fence), int64(look), int32(atError)))
+	result = Result(c.core.Xrk_exchange_fenced((*object)(pass).address(), int32(atRange), int64(fence), int64(look), int32(atError)))
 	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)
@@ -3195,8 +3195,8 @@ func ApartFenced(pass *RepairPass, theRange *Range, fence uint64, look uint64, t
 	return result
 }
 
-// ApartNeeds is rk_apart_needs.
-func ApartNeeds(pass *RepairPass, theRange *Range, sets *bool, outside *uint32, theError *Error) (result Result) {
+// ExchangeNeeds is rk_exchange_needs.
+func ExchangeNeeds(pass *RepairPass, theRange *Range, sets *bool, outside *uint32, theError *Error) (result Result) {
 	c := call{first: (*object)(pass)}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
@@ -3220,7 +3220,7 @@ func ApartNeeds(pass *RepairPass, theRange *Range, sets *bool, outside *uint32, 
 		endian.PutUint32(b[0:], uint32(*outside))
 	}
 	atError := fixed + 40
-	result = Result(c.core.Xrk_apart_needs((*object)(pass).address(), int32(atRange), int32(atSets), int32(atOutside), int32(atError)))
+	result = Result(c.core.Xrk_exchange_needs((*object)(pass).address(), int32(atRange), int32(atSets), int32(atOutside), int32(atError)))
 	c.done = true
 	{
 		b := c.bytes(atOutside, 4)
@@ -3236,8 +3236,8 @@ func ApartNeeds(pass *RepairPass, theRange *Range, sets *bool, outside *uint32, 
 	return result
 }
 
-// ApartCheck is rk_apart_check.
-func ApartCheck(committer *Committer, sets bool, outside uint32, theError *Error) (result Result) {
+// ExchangeCheck is rk_exchange_check.
+func ExchangeCheck(committer *Committer, sets bool, outside uint32, theError *Error) (result Result) {
 	c := call{first: (*object)(committer)}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
@@ -3246,7 +3246,7 @@ func ApartCheck(committer *Committer, sets bool, outside uint32, theError *Error
 	fixed := c.next
 	c.next += 560
 	atError := fixed + 0
-	result = Result(c.core.Xrk_apart_check((*object)(committer).address(), number(sets), int32(outside), int32(atError)))
+	result = Result(c.core.Xrk_exchange_check((*object)(committer).address(), number(sets), int32(outside), int32(atError)))
 	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)
@@ -3254,8 +3254,8 @@ func ApartCheck(committer *Committer, sets bool, outside uint32, theError *Error
 	return result
 }
 
-// ApartDue is rk_apart_due.
-func ApartDue(pass *RepairPass, theRange *Range, said []uint8, theLen *uint, theError *Error) (result Result) {
+// ExchangeDue is rk_exchange_due.
+func ExchangeDue(pass *RepairPass, theRange *Range, said []uint8, theLen *uint, theError *Error) (result Result) {
 	c := call{first: (*object)(pass)}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
@@ -3275,7 +3275,7 @@ func ApartDue(pass *RepairPass, theRange *Range, said []uint8, theLen *uint, the
 		endian.PutUint32(b[0:], uint32(*theLen))
 	}
 	atError := fixed + 40
-	result = Result(c.core.Xrk_apart_due((*object)(pass).address(), int32(atRange), int32(atSaid), int32(len(said)), int32(atLen), int32(atError)))
+	result = Result(c.core.Xrk_exchange_due((*object)(pass).address(), int32(atRange), int32(atSaid), int32(len(said)), int32(atLen), int32(atError)))
 	c.done = true
 	{
 		b := c.bytes(atLen, 4)
@@ -3290,8 +3290,8 @@ func ApartDue(pass *RepairPass, theRange *Range, said []uint8, theLen *uint, the
 	return result
 }
 
-// ApartHandedOut is rk_apart_handed_out.
-func ApartHandedOut(committer *Committer, due []uint8, said []uint8, theLen *uint, theError *Error) (result Result) {
+// ExchangeHandedOut is rk_exchange_handed_out.
+func ExchangeHandedOut(committer *Committer, due []uint8, said []uint8, theLen *uint, theError *Error) (result Result) {
 	c := call{first: (*object)(committer)}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
@@ -3308,7 +3308,7 @@ func ApartHandedOut(committer *Committer, due []uint8, said []uint8, theLen *uin
 	}
 	atError := fixed + 8
 	c.grow()
-	result = Result(c.core.Xrk_apart_handed_out((*object)(committer).address(), int32(atDue), int32(len(due)), int32(atSaid), int32(len(said)), int32(atLen), int32(atError)))
+	result = Result(c.core.Xrk_exchange_handed_out((*object)(committer).address(), int32(atDue), int32(len(due)), int32(atSaid), int32(len(said)), int32(atLen), int32(atError)))
 	c.done = true
 	{
 		b := c.bytes(atLen, 4)
@@ -3323,8 +3323,8 @@ func ApartHandedOut(committer *Committer, due []uint8, said []uint8, theLen *uin
 	return result
 }
 
-// ApartDiff is rk_apart_diff.
-func ApartDiff(pass *RepairPass, theRange *Range, handedOut []uint8, at uint64, isGuarded bool, said []uint8, theLen *uint, theError *Error) (result Result) {
+// ExchangeDiff is rk_exchange_diff.
+func ExchangeDiff(pass *RepairPass, theRange *Range, handedOut []uint8, at uint64, isGuarded bool, said []uint8, theLen *uint, theError *Error) (result Result) {
 	c := call{first: (*object)(pass)}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
@@ -3346,7 +3346,7 @@ func ApartDiff(pass *RepairPass, theRange *Range, handedOut []uint8, at uint64, 
 	}
 	atError := fixed + 40
 	c.grow()
-	result = Result(c.core.Xrk_apart_diff((*object)(pass).address(), int32(atRange), int32(atHandedOut), int32(len(handedOut)), int64(at), number(isGuarded), int32(atSaid), int32(len(said)), int32(atLen), int32(atError)))
+	result = Result(c.core.Xrk_exchange_diff((*object)(pass).address(), int32(atRange), int32(atHandedOut), int32(len(handedOut)), int64(at), number(isGuarded), int32(atSaid), int32(len(said)), int32(atLen), int32(atError)))
 	c.done = true
 	{
 		b := c.bytes(atLen, 4)
@@ -3361,8 +3361,8 @@ func ApartDiff(pass *RepairPass, theRange *Range, handedOut []uint8, at uint64, 
 	return result
 }
 
-// ApartSubmit is rk_apart_submit.
-func ApartSubmit(committer *Committer, diff []uint8, at uint64, isGuarded bool, deadline uint64, ticket *uint64, theError *Error) (result Result) {
+// ExchangeSubmit is rk_exchange_submit.
+func ExchangeSubmit(committer *Committer, diff []uint8, at uint64, isGuarded bool, deadline uint64, ticket *uint64, theError *Error) (result Result) {
 	c := call{first: (*object)(committer)}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
@@ -3378,7 +3378,7 @@ func ApartSubmit(committer *Committer, diff []uint8, at uint64, isGuarded bool, 
 	}
 	atError := fixed + 8
 	c.grow()
-	result = Result(c.core.Xrk_apart_submit((*object)(committer).address(), int32(atDiff), int32(len(diff)), int64(at), number(isGuarded), int64(deadline), int32(atTicket), int32(atError)))
+	result = Result(c.core.Xrk_exchange_submit((*object)(committer).address(), int32(atDiff), int32(len(diff)), int64(at), number(isGuarded), int64(deadline), int32(atTicket), int32(atError)))
 	c.done = true
 	{
 		b := c.bytes(atTicket, 8)

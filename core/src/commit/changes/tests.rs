@@ -16,7 +16,7 @@ struct Log {
     states: Vec<(u64, Vec<u32>)>,
     /// The revision at which it begins.
     begin: u64,
-    foreign: u64,
+    trusted_from: u64,
 }
 
 impl Log {
@@ -35,7 +35,7 @@ impl Log {
 
     /// Whether the value was in use since both revisions, the older one as far back as `since`.
     fn is_unchanged(&self, offset: u32, as_of: u64, oldest: u64, since: u64) -> Option<bool> {
-        if as_of < since || as_of < self.foreign {
+        if as_of < since || as_of < self.trusted_from {
             return None;
         }
         let broken =
@@ -88,7 +88,7 @@ fn lookups_agree_with_a_full_log() {
             match random.below(8_000) {
                 0 => {
                     history.distrust(head);
-                    log.foreign = log.foreign.max(head + 1);
+                    log.trusted_from = log.trusted_from.max(head + 1);
                     // The other store is behind, or ahead.
                     head = head.saturating_sub(200).max(1) + random.below(300);
                     restart(&mut history, &mut log, head);

@@ -12,8 +12,8 @@ type header struct {
 	structs   []*structure // a struct follows those in its fields
 	handles   []string
 	functions []function
-	// apart are the functions that only pure Go has.
-	apart []function
+	// exchange are the functions that only pure Go has.
+	exchange []function
 }
 
 type constant struct{ name, value string }

@@ -1,7 +1,7 @@
 // Command generate writes the Go side of the C ABI from include/rangekeeper.h: the constants and structs, and the functions of
 // both back ends. With -check it only reports whether they are up to date.
 //
-//	go run ./internal/rk/generate ../include/rangekeeper.h ../ffi/apart.h internal/rk
+//	go run ./internal/rk/generate ../include/rangekeeper.h ../ffi/exchange.h internal/rk
 package main
 
 import (
@@ -28,8 +28,8 @@ func main() {
 	}
 }
 
-// run writes the files into a folder. apart has the functions that only pure Go has.
-func run(from, apart, folder string, check bool) error {
+// run writes the files into a folder. exchange has the functions that only pure Go has.
+func run(from, exchange, folder string, check bool) error {
 	text, err := os.ReadFile(from)
 	if err != nil {
 		return err
@@ -38,11 +38,11 @@ func run(from, apart, folder string, check bool) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", from, err)
 	}
-	if text, err = os.ReadFile(apart); err != nil {
+	if text, err = os.ReadFile(exchange); err != nil {
 		return err
 	}
-	if h.apart, err = parseFunctions(comments.ReplaceAllString(string(text), "")); err != nil {
-		return fmt.Errorf("%s: %w", apart, err)
+	if h.exchange, err = parseFunctions(comments.ReplaceAllString(string(text), "")); err != nil {
+		return fmt.Errorf("%s: %w", exchange, err)
 	}
 	for name, write := range map[string]func(*writer){"types": h.types, "native": h.native, "pure": h.pure} {
 		w := new(writer)

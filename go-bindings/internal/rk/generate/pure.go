@@ -25,8 +25,8 @@ func (h *header) pure(w *writer) {
 			h.load(w, s)
 		}
 	}
-	for _, f := range append(slices.Clone(h.functions), h.apart...) {
-		// A pass and a committer are in different instances: apart.go has these functions.
+	for _, f := range append(slices.Clone(h.functions), h.exchange...) {
+		// A pass and a committer are in different instances: exchange.go has these functions.
 		if !f.takes("rk_repair_pass") || !f.takes("rk_committer") {
 			h.pureFunction(w, &f)
 		}
@@ -56,7 +56,7 @@ func (h *header) stored(s *structure) bool { return h.crosses(s, true) }
 func (h *header) loaded(s *structure) bool { return h.crosses(s, false) }
 
 func (h *header) crosses(s *structure, in bool) bool {
-	for _, f := range append(slices.Clone(h.functions), h.apart...) {
+	for _, f := range append(slices.Clone(h.functions), h.exchange...) {
 		for _, p := range f.parameters {
 			if p.pointers == 1 && p.constant == in && h.contains(p.kind, s.name) {
 				return true

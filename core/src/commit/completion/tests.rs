@@ -129,7 +129,7 @@ fn a_refused_write_ends_only_after_a_read_of_the_same_state() {
     for (read, ends) in [(state(3), true), (state(4), false)] {
         refuse(parts.batch(vec![pending(1, take(5))]), true, "no space", &mut parts.queue);
         assert!(parts.ended().is_empty());
-        parts.queue.settle(Some(read));
+        parts.queue.resolve_unknown(Some(read));
         assert_eq!(parts.ended() == [(caller(1), refused())], ends, "{read:?}");
         assert_eq!(parts.waiting().is_empty(), ends, "it may have been written, and is evaluated again");
     }

@@ -3,7 +3,7 @@
 package rk
 
 // A committer is in an instance of its own, so that it never waits for a repair pass. These are the functions of the C ABI that
-// take both: what one has said is handed to the other (ffi/src/apart.rs).
+// take both: what one has said is handed to the other (ffi/src/exchange.rs).
 
 // said returns what ask writes.
 func said(ask func(buffer []byte, length *uint) Result) ([]byte, Result) {
@@ -20,12 +20,12 @@ func said(ask func(buffer []byte, length *uint) Result) ([]byte, Result) {
 // RepairPassBegin is rk_repair_pass_begin.
 func RepairPassBegin(pass *RepairPass, committer *Committer, theError *Error) Result {
 	var of Range
-	result := ApartRange(committer, &of, theError)
+	result := ExchangeRange(committer, &of, theError)
 	if result == ResultOK {
-		result = ApartBegin(pass, &of, theError)
+		result = ExchangeBegin(pass, &of, theError)
 	}
 	if result == ResultOK {
-		result = ApartKeep(committer, theError)
+		result = ExchangeKeep(committer, theError)
 	}
 	return result
 }
@@ -34,19 +34,19 @@ func RepairPassBegin(pass *RepairPass, committer *Committer, theError *Error) Re
 func RepairPassRead(pass *RepairPass, committer *Committer, revision uint64, data []byte, now uint64, needsFence *bool, theError *Error) Result {
 	var of Range
 	var since, followed []byte
-	result := ApartRange(committer, &of, theError)
+	result := ExchangeRange(committer, &of, theError)
 	if result == ResultOK {
 		since, result = said(func(buffer []byte, length *uint) Result {
-			return ApartSince(pass, &of, revision, buffer, length, theError)
+			return ExchangeSince(pass, &of, revision, buffer, length, theError)
 		})
 	}
 	if result == ResultOK {
 		followed, result = said(func(buffer []byte, length *uint) Result {
-			return ApartFollowed(committer, since, buffer, length, theError)
+			return ExchangeFollowed(committer, since, buffer, length, theError)
 		})
 	}
 	if result == ResultOK {
-		result = ApartRead(pass, &of, followed, revision, data, now, needsFence, theError)
+		result = ExchangeRead(pass, &of, followed, revision, data, now, needsFence, theError)
 	}
 	return result
 }
@@ -54,9 +54,9 @@ func RepairPassRead(pass *RepairPass, committer *Committer, revision uint64, dat
 // RepairPassFenced is rk_repair_pass_fenced.
 func RepairPassFenced(pass *RepairPass, committer *Committer, fence, look uint64, theError *Error) Result {
 	var of Range
-	result := ApartRange(committer, &of, theError)
+	result := ExchangeRange(committer, &of, theError)
 	if result == ResultOK {
-		result = ApartFenced(pass, &of, fence, look, theError)
+		result = ExchangeFenced(pass, &of, fence, look, theError)
 	}
 	return result
 }
@@ -66,12 +66,12 @@ func RepairPassCheck(pass *RepairPass, committer *Committer, theError *Error) Re
 	var of Range
 	var sets bool
 	var outside uint32
-	result := ApartRange(committer, &of, theError)
+	result := ExchangeRange(committer, &of, theError)
 	if result == ResultOK {
-		result = ApartNeeds(pass, &of, &sets, &outside, theError)
+		result = ExchangeNeeds(pass, &of, &sets, &outside, theError)
 	}
 	if result == ResultOK {
-		result = ApartCheck(committer, sets, outside, theError)
+		result = ExchangeCheck(committer, sets, outside, theError)
 	}
 	return result
 }
@@ -80,24 +80,24 @@ func RepairPassCheck(pass *RepairPass, committer *Committer, theError *Error) Re
 func CommitterSubmitRepair(committer *Committer, pass *RepairPass, listed uint64, isGuarded bool, deadline uint64, ticket *uint64, theError *Error) Result {
 	var of Range
 	var due, handedOut, diff []byte
-	result := ApartRange(committer, &of, theError)
+	result := ExchangeRange(committer, &of, theError)
 	if result == ResultOK {
 		due, result = said(func(buffer []byte, length *uint) Result {
-			return ApartDue(pass, &of, buffer, length, theError)
+			return ExchangeDue(pass, &of, buffer, length, theError)
 		})
 	}
 	if result == ResultOK {
 		handedOut, result = said(func(buffer []byte, length *uint) Result {
-			return ApartHandedOut(committer, due, buffer, length, theError)
+			return ExchangeHandedOut(committer, due, buffer, length, theError)
 		})
 	}
 	if result == ResultOK {
 		diff, result = said(func(buffer []byte, length *uint) Result {
-			return ApartDiff(pass, &of, handedOut, listed, isGuarded, buffer, length, theError)
+			return ExchangeDiff(pass, &of, handedOut, listed, isGuarded, buffer, length, theError)
 		})
 	}
 	if result == ResultOK {
-		result = ApartSubmit(committer, diff, listed, isGuarded, deadline, ticket, theError)
+		result = ExchangeSubmit(committer, diff, listed, isGuarded, deadline, ticket, theError)
 	}
 	return result
 }

@@ -1,13 +1,13 @@
 //! The steps of a repair pass with a committer that is in the memory of another instance of the library: WebAssembly, which
-//! becomes the Go back end. See [`rangekeeper_core::commit::apart`]. The Go back end takes what one side says to the other, as
-//! bytes that it does not look into: numbers of 8. `apart.h` has these functions, too.
+//! becomes the Go back end. See [`rangekeeper_core::commit::exchange`]. The Go back end takes what one side says to the other, as
+//! bytes that it does not look into: numbers of 8. `exchange.h` has these functions, too.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 use rangekeeper_core::any::AnyRange;
 use rangekeeper_core::bitmap::Bitmap;
-use rangekeeper_core::commit::apart::{Follow, Followed, HandedOut, Needs, Since};
+use rangekeeper_core::commit::exchange::{Follow, Followed, HandedOut, Needs, Since};
 use rangekeeper_core::commit::{Diff, Operation};
 use rangekeeper_core::range::Range;
 
@@ -61,7 +61,7 @@ fn write(said: Buffer<'_, u8>, words: &[u64]) -> Result<(), Failure> {
 
 /// Writes the range of a committer.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_apart_range(
+pub unsafe extern "C" fn rk_exchange_range(
     committer: *const rk_committer,
     range: *mut rk_range,
     error: *mut rk_error,
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn rk_apart_range(
 
 /// `Pass::begin_range`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_apart_begin(
+pub unsafe extern "C" fn rk_exchange_begin(
     pass: *const rk_repair_pass,
     range: *const rk_range,
     error: *mut rk_error,
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn rk_apart_begin(
 
 /// `Committer::keep_history`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_apart_keep(committer: *const rk_committer, error: *mut rk_error) -> rk_result {
+pub unsafe extern "C" fn rk_exchange_keep(committer: *const rk_committer, error: *mut rk_error) -> rk_result {
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn rk_apart_keep(committer: *const rk_committer, error: *m
 
 /// `Pass::since`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_apart_since(
+pub unsafe extern "C" fn rk_exchange_since(
     pass: *const rk_repair_pass,
     range: *const rk_range,
     revision: u64,
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn rk_apart_since(
 
 /// `Committer::followed`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_apart_followed(
+pub unsafe extern "C" fn rk_exchange_followed(
     committer: *const rk_committer,
     since: *const u8,
     since_len: usize,
@@ -166,7 +166,7 @@ pub unsafe extern "C" fn rk_apart_followed(
 
 /// `Pass::read_range`; the last part of rk_repair_pass_read.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_apart_read(
+pub unsafe extern "C" fn rk_exchange_read(
     pass: *const rk_repair_pass,
     range: *const rk_range,
     followed: *const u8,
@@ -199,7 +199,7 @@ pub unsafe extern "C" fn rk_apart_read(
 
 /// `Pass::fenced_range`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_apart_fenced(
+pub unsafe extern "C" fn rk_exchange_fenced(
     pass: *const rk_repair_pass,
     range: *const rk_range,
     fence: u64,
@@ -218,7 +218,7 @@ pub unsafe extern "C" fn rk_apart_fenced(
 
 /// `Found::needs`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_apart_needs(
+pub unsafe extern "C" fn rk_exchange_needs(
     pass: *const rk_repair_pass,
     range: *const rk_range,
     sets: *mut bool,
@@ -240,7 +240,7 @@ pub unsafe extern "C" fn rk_apart_needs(
 
 /// `Committer::refusal`; the last part of rk_repair_pass_check.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_apart_check(
+pub unsafe extern "C" fn rk_exchange_check(
     committer: *const rk_committer,
     sets: bool,
     outside: u32,
@@ -261,7 +261,7 @@ pub unsafe extern "C" fn rk_apart_check(
 
 /// `Found::due`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_apart_due(
+pub unsafe extern "C" fn rk_exchange_due(
     pass: *const rk_repair_pass,
     range: *const rk_range,
     said: *mut u8,
@@ -286,7 +286,7 @@ pub unsafe extern "C" fn rk_apart_due(
 
 /// `Committer::handed_out`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_apart_handed_out(
+pub unsafe extern "C" fn rk_exchange_handed_out(
     committer: *const rk_committer,
     due: *const u8,
     due_len: usize,
@@ -314,7 +314,7 @@ pub unsafe extern "C" fn rk_apart_handed_out(
 
 /// `Found::diff_of`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_apart_diff(
+pub unsafe extern "C" fn rk_exchange_diff(
     pass: *const rk_repair_pass,
     range: *const rk_range,
     handed_out: *const u8,
@@ -351,7 +351,7 @@ pub unsafe extern "C" fn rk_apart_diff(
 
 /// `Committer::follow`, and the last part of rk_committer_submit_repair.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_apart_submit(
+pub unsafe extern "C" fn rk_exchange_submit(
     committer: *const rk_committer,
     diff: *const u8,
     diff_len: usize,
