@@ -191,6 +191,9 @@ func (a *Audit) AddServiceCIDR(cidr string, isReady bool) (index int, err error)
 // ObserveIPAddresses records the objects of a batch, in one crossing. The error may be ErrInvalidBatch; nothing of the
 // batch counts then. In an audit of bitmaps and after the first Service it is ErrInvalidArgument.
 func (a *Audit) ObserveIPAddresses(objects *IPAddresses) error {
+	if objects == nil {
+		return fmt.Errorf("%w: the batch is nil", ErrInvalidArgument)
+	}
 	c := objects.toC()
 	var details rk.Error
 	code := rk.AuditObserveIPAddresses(a.pointer(), &c, &details)
@@ -202,6 +205,9 @@ func (a *Audit) ObserveIPAddresses(objects *IPAddresses) error {
 // the ranges. Addresses count only if a CIDR was added, ports only if a range of ports was. Where ClusterIPs are IPAddress
 // objects the Services need names. The error may be ErrInvalidBatch; nothing of the batch counts then.
 func (a *Audit) Observe(services *Services) error {
+	if services == nil {
+		return fmt.Errorf("%w: the batch is nil", ErrInvalidArgument)
+	}
 	if services.err != nil {
 		return services.err
 	}

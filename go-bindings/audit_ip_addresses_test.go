@@ -87,6 +87,9 @@ func TestIPAddressAudit(t *testing.T) {
 		t.Error("there is a third range")
 	}
 	// 10.0.0.3 waits for its Service; 10.0.0.2 and the wrong reference go.
+	if cells := must(report.Occupancy(1, math.MaxInt)); len(cells) != 1<<20 {
+		t.Errorf("%d cells of a range of 2^64 values", len(cells))
+	}
 	if cells := must(report.Occupancy(0, 1)); len(cells) != 1 || cells[0] != (Cell{0, 254, 2, 2, 0, 0}) {
 		t.Errorf("%+v", cells)
 	}

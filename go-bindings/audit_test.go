@@ -668,6 +668,11 @@ func TestClaimants(t *testing.T) {
 		if !slices.Equal(f.Claimants, want) {
 			t.Errorf("%+v", f)
 		}
+		for _, other := range must(report.Findings()) {
+			if len(want) > 0 && f.Value == other.Value && f.Reason == other.Reason && len(other.Claimants) != len(want) {
+				t.Errorf("%+v and %+v", f, other)
+			}
+		}
 	}
 	expectError(t, report.ObserveClaimants(1, fill), ErrInvalidArgument,
 		"invalid argument: the audit has observed 7 Services, and all of them were observed a second time")

@@ -96,6 +96,27 @@ func one(t *testing.T, k *memoryKey, c *Committer, operation Operation) Finished
 	return finished[0]
 }
 
+// TestManyReads has more reads end at once than fit into one step: each has a bitmap of 128 KiB.
+func TestManyReads(t *testing.T) {
+	c := must(NewCommitter(must(ParseCIDR("10.96.0.0/12")), CommitterConfig{Strategy: Contiguous, Grace: time.Minute}))
+	defer c.Close()
+	k := new(memoryKey)
+	submit := func(operations ...Operation) int {
+		must(c.Submit(operations...))
+		return len(run(t, k, c))
+	}
+	if n := submit(CreateOperation(NoDeadline)) + submit(AllocateOperation(NoDeadline, Named(ip("10.111.255.254")))); n != 2 {
+		t.Fatalf("%d operations ended", n)
+	}
+	reads := make([]Operation, 1100)
+	for i := range reads {
+		reads[i] = ReadOperation(NoDeadline)
+	}
+	if n := submit(reads...); n != len(reads) {
+		t.Errorf("%d reads of %d ended", n, len(reads))
+	}
+}
+
 func newCommitter(t *testing.T, ports string, seed uint64) *Committer {
 	c := must(NewCommitter(must(ParsePortRange(ports)), CommitterConfig{Strategy: RandomScan, Grace: time.Minute, Seed: seed}))
 	t.Cleanup(func() { c.Close() })

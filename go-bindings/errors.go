@@ -221,6 +221,9 @@ func snapshotError(code rk.Result, details *rk.Error, expected, found string) er
 // parseError returns the error of a call that parses a text. The library's message about UTF-8 names a parameter of C.
 func parseError(code rk.Result, details *rk.Error, text string) error {
 	message := errorMessage(details)
+	if code == rk.ResultNoMemory {
+		return ErrNoMemory
+	}
 	if code == rk.ResultInvalidUTF8 {
 		message = fmt.Sprintf("%q is not UTF-8 at byte %d", text, details.Detail.Byte)
 	}

@@ -208,20 +208,25 @@ func readFindings(report *rk.Report) ([]Finding, error) {
 			})
 		}
 		if n < findingsPerPage {
-			if err := readClaimants(report, all); err != nil {
+			if err := readFindingTexts(report, all); err != nil {
 				return nil, err
 			}
-			return all, readFindingTexts(report, all)
+			return all, readClaimants(report, all)
 		}
 	}
 }
 
-// readClaimants fills the claimants in.
+// readClaimants fills the claimants in, after the values: all findings about one value share a list.
 func readClaimants(report *rk.Report, findings []Finding) error {
 	buffer := make([]rk.Claimant, 16)
+	ofValue := map[string][]Claimant{}
 	for i := range findings {
 		f := &findings[i]
 		if !f.Reason.IsDuplicate() {
+			continue
+		}
+		if claimants, ok := ofValue[f.Value]; ok {
+			f.Claimants = claimants
 			continue
 		}
 		var n uint
@@ -236,6 +241,7 @@ func readClaimants(report *rk.Report, findings []Finding) error {
 		for _, c := range buffer[:n] {
 			f.Claimants = append(f.Claimants, Claimant{c.Service, c.Keeps, c.Tied})
 		}
+		ofValue[f.Value] = f.Claimants
 	}
 	return nil
 }

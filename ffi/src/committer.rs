@@ -1,12 +1,15 @@
 //! Committers: operations in, requests for the store out, its answers in, outcomes out.
 
+use std::collections::VecDeque;
 use std::mem;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
-use rangekeeper_core::commit::{Committer, Config, Event, Known, Outcome, Replace, Request, Step, Ticket, Witness};
+use rangekeeper_core::commit::{
+    Committer, Config, Event, Finished, Known, Outcome, Replace, Request, Step, Ticket, Witness,
+};
 
 use crate::allocator;
 use crate::committer_input::{events, operations, rk_event, rk_operation};
@@ -50,18 +53,22 @@ struct State {
     committer: RangeCommitter,
     /// The value of the compare-and-swap that is under way.
     swap: Option<Vec<u8>>,
-    /// What has ended and was not fetched yet.
+    /// What has ended, and is in no step yet.
+    ended: VecDeque<Finished<ValueRange>>,
+    /// The outcomes of the step that was not fetched yet.
     finished: Outcomes,
 }
 
 impl State {
     fn poll(&mut self, now: Duration) -> rk_step {
         let none = rk_step_data { wait: rk_step_wait { until: 0 } };
-        let step = if self.finished.is_empty() { self.committer.poll(now) } else { Step::Finished(Vec::new()) };
+        let is_fetched = self.finished.is_empty() && self.ended.is_empty();
+        let step = if is_fetched { self.committer.poll(now) } else { Step::Finished(Vec::new()) };
         let (kind, data) = match step {
             Step::Finished(all) => {
+                self.ended.extend(all);
                 if self.finished.is_empty() {
-                    self.finished = all.into();
+                    self.finished = Outcomes::first(&mut self.ended);
                 }
                 let Outcomes { all, values, bytes } = &self.finished;
                 let finished = rk_step_finished { outcomes: all.len(), values: values.len(), bytes: bytes.len() };
@@ -153,7 +160,7 @@ pub unsafe extern "C" fn rk_committer_new(
             };
             let generator = Xoshiro256PlusPlus::seed_from_u64(seed);
             let committer = Committer::new(ValueRange(range), config, generator);
-            let state = State { committer, swap: None, finished: Outcomes::default() };
+            let state = State { committer, swap: None, ended: VecDeque::new(), finished: Outcomes::default() };
             out.give(rk_committer(Handle::new(state)));
             Ok(())
         })

@@ -274,7 +274,7 @@ pub(crate) unsafe fn events<'a>(scope: &'a Scope, event: &rk_event) -> Result<Ve
             // SAFETY: as above.
             let rk_refused { reason, reason_len } = unsafe { event.data.refused };
             // SAFETY: as promised to this function.
-            Event::Refused(unsafe { text(scope, reason, reason_len)? })
+            Event::Refused(shortened(unsafe { text(scope, reason, reason_len)? }))
         }
         RK_EVENT_COMPACTED => Event::Compacted,
         RK_EVENT_RECONNECTED => Event::Reconnected,
@@ -302,4 +302,12 @@ unsafe fn change<'a>(scope: &'a Scope, key: &rk_key) -> Result<Event<'a>, rk_res
     // SAFETY: as promised to this function.
     let value = unsafe { slice(scope, key.value, key.value_len)? };
     Ok(Event::Watched(Change::Put(KeyValue { state: key.state.into(), value })))
+}
+
+/// The most bytes of a reason that are kept: each operation that was refused has a copy.
+const MOST_REASON: usize = 4096;
+
+/// A text up to this length, without a part of a character.
+fn shortened(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MOST_REASON)]
 }

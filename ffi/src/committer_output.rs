@@ -1,5 +1,6 @@
 //! What comes out of a committer: steps and outcomes.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use rangekeeper_core::allocator::{AllocateError, BatchError};
@@ -295,18 +296,22 @@ pub(crate) struct Outcomes {
     pub(crate) bytes: Vec<u8>,
 }
 
-impl From<Vec<Finished<ValueRange>>> for Outcomes {
-    fn from(finished: Vec<Finished<ValueRange>>) -> Self {
-        let mut outcomes = Self { all: Vec::with_capacity(finished.len()), ..Self::default() };
-        for Finished { ticket, outcome } in finished {
+/// A step has no more outcomes once their values and bytes take so much: each read of a /12 has 128 KiB.
+const MOST_BYTES: usize = 16 << 20;
+
+impl Outcomes {
+    /// Takes the outcomes of one step, at least one if there is any.
+    pub(crate) fn first(ended: &mut VecDeque<Finished<ValueRange>>) -> Self {
+        let mut outcomes = Self::default();
+        while outcomes.bytes.len() + size_of_val(&outcomes.values[..]) < MOST_BYTES
+            && let Some(Finished { ticket, outcome }) = ended.pop_front()
+        {
             let (outcome, data) = outcomes.add(outcome);
             outcomes.all.push(rk_finished { ticket: ticket.0, outcome, data });
         }
         outcomes
     }
-}
 
-impl Outcomes {
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }

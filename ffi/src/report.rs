@@ -615,7 +615,7 @@ pub unsafe extern "C" fn rk_report_state(
     })
 }
 
-/// Divides the range at place `range` into at most `count` cells of equal length (the last may be shorter) and
+/// Divides the range at place `range` into at most `count` cells, and at most 1,048,576, of equal length (the last may be shorter) and
 /// writes the counts of each; a range of size 0 has no cells, and count 0 is for none. `cells` is a buffer, and `*n`
 /// its length.
 #[must_use]

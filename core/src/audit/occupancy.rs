@@ -17,15 +17,17 @@ pub struct Cell {
     pub duplicate: u64,
 }
 
-/// Cuts `0..size` into at most `count` stretches of equal length, except that the last one may be shorter; into none if
-/// `count` is 0. A stretch is
-/// counted when the iterator reaches it; the iterator's length costs nothing.
+/// The most stretches: one for each value of a /12.
+const MOST: u32 = 1 << 20;
+
+/// Cuts `0..size` into at most `count` stretches of equal length, and at most [`MOST`], except that the last one may be shorter;
+/// into none if `count` is 0. A stretch is counted when the iterator reaches it; the iterator's length costs nothing.
 pub(super) fn cells(
     size: u64,
     count: u32,
     mut cell: impl FnMut(u64, u64) -> Cell,
 ) -> impl ExactSizeIterator<Item = Cell> {
-    let length = size.div_ceil(u64::from(count.max(1))).max(1);
+    let length = size.div_ceil(u64::from(count.clamp(1, MOST))).max(1);
     // At most count, so it fits.
     let stretches = if count == 0 { 0 } else { size.div_ceil(length) as u32 };
     (0..stretches).map(move |index| {

@@ -347,7 +347,7 @@ impl RangeReport {
         }
     }
 
-    /// The range cut into at most `count` cells of equal length (the last may be shorter), with counts for a picture.
+    /// The range cut into at most `count` cells, and at most 1,048,576, of equal length (the last may be shorter), with counts for a picture.
     pub fn occupancy(&self, count: u32) -> Box<dyn ExactSizeIterator<Item = Cell> + '_> {
         match self {
             Self::Bitmap(bitmap) | Self::Stale(bitmap) | Self::Unseen(bitmap) => Box::new(bitmap.occupancy(count)),
@@ -468,7 +468,7 @@ impl BitmapReport {
         })
     }
 
-    /// The range cut into at most `count` cells of equal length (the last may be shorter), with counts for a picture.
+    /// The range cut into at most `count` cells, and at most 1,048,576, of equal length (the last may be shorter), with counts for a picture.
     pub fn occupancy(&self, count: u32) -> impl ExactSizeIterator<Item = Cell> + '_ {
         let (size, leaked) = (self.range.size(), self.leaked());
         cells(u64::from(size), count, move |from, to| {

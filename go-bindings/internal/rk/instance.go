@@ -130,8 +130,13 @@ var (
 	bootstrapCalls = sync.Pool{New: func() any { return newBootstrap() }}
 )
 
-// Objects of at most this size, in bytes, share instances.
-const smallSize = 8 << 10
+// reusedMemory is the most memory of an instance that serves another object after its last one was closed. What was in it may have left
+// it with little room below objectLimit.
+const reusedMemory = 64 << 20
+
+// Objects of at most this size, in bytes, share instances: a call of one waits for a call of another, which takes a batch of all its values
+// at most.
+const smallSize = 512
 
 // A shared instance takes objects as long as it has fewer than smallObjects and its memory is below smallMemory.
 const (
@@ -163,6 +168,20 @@ func place(size uint64) *instance {
 	return s.current
 }
 
+// retire has a shared instance that has grown take no more objects, so that it is collected with those that it has. A large argument stays
+// in the memory that it was copied to. The instance is locked, so a place that is locked looks at it later, in hasRoom.
+func (i *instance) retire() {
+	for n := range smallInstances {
+		s := &smallInstances[n]
+		if s.TryLock() {
+			if s.current == i {
+				s.current = nil
+			}
+			s.Unlock()
+		}
+	}
+}
+
 func (i *instance) hasRoom() bool {
 	i.mutex.Lock()
 	defer i.mutex.Unlock()
@@ -176,7 +195,7 @@ func bitmapSize(r *Range) uint64 {
 	}
 	switch {
 	case r.First.Kind == ValueKindPort:
-		return 8 << 10
+		return (uint64(r.Extent)-r.First.Low)/8 + 1
 	case r.First.Kind == ValueKindIPv4 && r.Extent <= 32:
 		return 1 << (32 - r.Extent) / 8
 	default:

@@ -117,6 +117,9 @@ func (c *call) leave(result *Result) {
 			return
 		}
 	}
+	if c.blocks != 0 && c.shared() && len(*c.memory) > smallMemory {
+		c.retire()
+	}
 	for c.blocks != 0 {
 		at := c.blocks
 		b := c.bytes(at, blockHeader)
@@ -124,7 +127,7 @@ func (c *call) leave(result *Result) {
 		c.blocks = endian.Uint32(b)
 		c.module.Xrk_memory_free(int32(at), int32(size))
 	}
-	if c.calls != nil && c.objects == 0 && !c.trapped {
+	if c.calls != nil && c.objects == 0 && !c.trapped && len(*c.memory) <= reusedMemory {
 		c.calls.Put(c.instance)
 	}
 }

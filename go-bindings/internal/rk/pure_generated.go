@@ -865,6 +865,7 @@ func AuditCompareBitmap(audit *Audit, theRange uint, written uint64, upgraded ui
 	fixed := c.next
 	c.next += 560
 	atError := fixed + 0
+	c.grow()
 	result = Result(c.core.Xrk_audit_compare_bitmap((*object)(audit).address(), size(theRange), int64(written), int64(upgraded), int32(atError)))
 	c.done = true
 	if result != ResultOK {
@@ -884,6 +885,7 @@ func AuditAddServiceCIDR(audit *Audit, cidr string, isReady bool, theError *Erro
 	c.next += 560
 	atCIDR := c.putText(cidr)
 	atError := fixed + 0
+	c.grow()
 	result = Result(c.core.Xrk_audit_add_service_cidr((*object)(audit).address(), int32(atCIDR), int32(len(cidr)), number(isReady), int32(atError)))
 	c.done = true
 	if result != ResultOK {
@@ -1278,6 +1280,7 @@ func CommitterHandle(committer *Committer, event *Event, now uint64) (result Res
 		atEvent = fixed + 0
 		event.store(&c, atEvent)
 	}
+	c.grow()
 	result = Result(c.core.Xrk_committer_handle((*object)(committer).address(), int32(atEvent), int64(now)))
 	c.done = true
 	return result
@@ -1615,6 +1618,7 @@ func IndexReserveAddress(index *Index, value *Value, until uint64, reservation *
 		value.store(&c, atValue)
 	}
 	atReservation := fixed + 24
+	c.grow()
 	result = Result(c.core.Xrk_index_reserve_address((*object)(index).address(), int32(atValue), int64(until), int32(atReservation)))
 	c.done = true
 	if result == ResultOK {
@@ -1637,6 +1641,7 @@ func IndexConfirm(index *Index, reservation *Reservation, revision uint64) (resu
 		atReservation = fixed + 0
 		reservation.store(&c, atReservation)
 	}
+	c.grow()
 	result = Result(c.core.Xrk_index_confirm((*object)(index).address(), int32(atReservation), int64(revision)))
 	c.done = true
 	return result
@@ -1717,6 +1722,7 @@ func IndexAdded(index *Index, value *Value, revision uint64) (result Result) {
 		atValue = fixed + 0
 		value.store(&c, atValue)
 	}
+	c.grow()
 	result = Result(c.core.Xrk_index_added((*object)(index).address(), int32(atValue), int64(revision)))
 	c.done = true
 	return result

@@ -133,7 +133,15 @@ func TestNoMemory(t *testing.T) {
 	}
 	defer func(limit int) { objectLimit = limit }(objectLimit)
 	objectLimit = 1 << 16
-	for i, result := range []Result{AllocatorDryRun(a, &none), AuditObserveServices(audit, nil, services, &details)} {
+	var index *Index
+	if result := IndexNew(1, &index); result != ResultOK {
+		t.Fatal(result)
+	}
+	address, reservation := Value{Kind: ValueKindIPv4, Low: 10 << 24}, Reservation{}
+	for i, result := range []Result{
+		AllocatorDryRun(a, &none), AuditObserveServices(audit, nil, services, &details), IndexAdded(index, &address, 1),
+		IndexReserveAddress(index, &address, 1, &reservation), IndexConfirm(index, &Reservation{Address: address}, 1),
+	} {
 		if result != ResultNoMemory || none != nil {
 			t.Error(i, result)
 		}
@@ -141,6 +149,37 @@ func TestNoMemory(t *testing.T) {
 	for i, result := range []Result{AllocatorAllocateNext(a, &value), AuditFinish(audit, &report, &details)} {
 		if result != ResultOK {
 			t.Error(i, result)
+		}
+	}
+}
+
+// What an object has grown to is no other object's: not that of one that comes after it in its instance, nor of those that it shares one
+// with once it is closed.
+func TestLargeInstances(t *testing.T) {
+	var details Error
+	old := newAllocator(t, "10.0.0.0/12")
+	argument := func(a *Allocator, size int) {
+		if result := AllocatorRestore(a, "10.0.0.0/24", make([]byte, size), &details); result == ResultPanic {
+			t.Fatal(FirstFault())
+		}
+	}
+	argument(old, reusedMemory+1)
+	in := old.in
+	AllocatorClose(old)
+	for range 100 {
+		if next := newAllocator(t, "10.0.0.0/12"); next.in == in {
+			t.Fatal("a new object is in the large instance of a closed one")
+		}
+	}
+	ports := Range{First: Value{Kind: ValueKindPort, Low: 30000}, Extent: 32767}
+	if size := bitmapSize(&ports); size != 346 || size > smallSize {
+		t.Errorf("%d bytes for the node ports of kube-apiserver's default", size)
+	}
+	small := newAllocator(t, "10.0.0.0/24")
+	argument(small, 2*smallMemory)
+	for i := range smallInstances {
+		if smallInstances[i].current == small.in {
+			t.Error("an instance that has grown takes more objects")
 		}
 	}
 }

@@ -33,9 +33,15 @@ func (h *header) pure(w *writer) {
 	}
 }
 
+// adders are the functions without a list that add to their object, one by one.
+var adders = []string{
+	"rk_allocator_dry_run", "rk_audit_add_service_cidr", "rk_audit_compare_bitmap", "rk_committer_handle", "rk_index_insert_cidr", "rk_index_reserve", "rk_index_reserve_address", "rk_index_confirm",
+	"rk_index_added",
+}
+
 // grows reports whether a function may add to its object what has no bound.
 func (h *header) grows(f *function) bool {
-	return f.name == "rk_allocator_dry_run" || strings.HasPrefix(f.name, "rk_index_insert") || slices.ContainsFunc(h.arguments(f), func(a argument) bool {
+	return slices.Contains(adders, f.name) || slices.ContainsFunc(h.arguments(f), func(a argument) bool {
 		s := h.structure(a.kind)
 		hasList := s != nil && slices.ContainsFunc(members(s), func(m member) bool { return m.list || h.hasList(m.kind) })
 		return a.form == listIn || a.form == oneIn && hasList
