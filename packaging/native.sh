@@ -2,8 +2,6 @@
 # Builds the libraries in C of all platforms into OUT/lib/PLATFORM: librangekeeper.a, and librangekeeper.so for those with glibc.
 # The same commit has the same bytes, in whatever folder it is built.
 #
-# With UNOPTIMISED=1 they are built in half of the time, for a check of how a release is put together.
-#
 #   packaging/native.sh OUT
 set -euo pipefail
 out=$(realpath -m "${1:?usage: packaging/native.sh OUT}")
@@ -17,13 +15,6 @@ sysroot=$(rustc --print sysroot)
 host=$(rustc -vV | sed -n 's/^host: //p')
 # rustc's own, which knows all architectures.
 objcopy() { LD_LIBRARY_PATH=$sysroot/lib "$sysroot/lib/rustlib/$host/bin/rust-objcopy" "$@"; }
-
-optimisation=()
-if [[ -n ${UNOPTIMISED-} ]]; then
-	echo "native.sh: the libraries are not optimised: this is no release" >&2
-	optimisation=(--config profile.release.opt-level=0)
-	for package in k8s-openapi jiff rangekeeper-bootstrap; do optimisation+=(--config "profile.release.package.$package.opt-level=0"); done
-fi
 
 packaging/zig.sh
 for platform in linux-amd64 linux-arm64 linux-amd64-musl linux-arm64-musl; do
@@ -43,7 +34,7 @@ for platform in linux-amd64 linux-arm64 linux-amd64-musl linux-arm64-musl; do
 		kinds=staticlib
 		arguments=(-L "native=$sysroot/lib/rustlib/$target/lib/self-contained" -l static=unwind)
 	fi
-	"${CARGO:-cargo}" rustc --config "target.$target.rustflags = [$remaps]" "${optimisation[@]}" --release --locked --target "$target" -p rangekeeper-ffi --crate-type "$kinds" -- "${arguments[@]}"
+	"${CARGO:-cargo}" rustc --config "target.$target.rustflags = [$remaps]" --release --locked --target "$target" -p rangekeeper-ffi --crate-type "$kinds" -- "${arguments[@]}"
 	ffi/localise.sh "target/$target/release/librangekeeper.a"
 	lib=$out/lib/$platform
 	rm -rf "$lib"

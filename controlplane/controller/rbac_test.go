@@ -84,8 +84,8 @@ func TestLeastPrivilege(t *testing.T) {
 		ClusterIPRanges: []rangekeeper.Range{must(rangekeeper.ParseCIDR("10.96.0.0/12")), must(rangekeeper.ParseCIDR("fd00:10:96::/108"))},
 		NodePortRange:   must(rangekeeper.ParsePortRange("30000-32767")),
 		Bootstrap: bootstrap.Config{
-			AdvertiseAddress: "192.0.2.10",
-			Periods:          bootstrap.Periods{Endpoints: time.Second, LeaseTTL: 3 * time.Second, Namespaces: time.Second, Repairs: time.Minute},
+			AdvertiseAddress: "192.0.2.10", SecurePort: 6443,
+			Periods: bootstrap.Periods{Endpoints: time.Second, LeaseTTL: 3 * time.Second, Namespaces: time.Second, Repairs: time.Minute},
 		},
 		Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(&log, nil)),
 	}))
