@@ -46,7 +46,7 @@ func TestDualWrite(t *testing.T) {
 				w.pause = updatePause
 			}
 			w.run(t)
-			changes := checkOwners(t, etcd.Client())
+			changes := checkOwners(t, etcd.Client(), "")
 			t.Logf("%d creates, %d updates, %d deletes, %d retries; %d changes of Services in etcd",
 				w.created.Load(), w.updated.Load(), w.deleted.Load(), w.retried.Load(), changes)
 			checkAgreement(t, etcd.Client())

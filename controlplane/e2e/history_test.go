@@ -71,10 +71,19 @@ func checkHistory(t *testing.T, etcd *clientv3.Client) int {
 }
 
 // checkOwners is checkHistory for clusters with stock kube-apiservers, which release values before they write the Service: it fails
-// the test only if two Services ever had the same value.
-func checkOwners(t *testing.T, etcd *clientv3.Client) int {
+// the test only if two Services ever had the same value. Not if a Service whose key has byStock got it last: a stock server has given it
+// what the same server had released, and not yet written. No other server ran then.
+func checkOwners(t *testing.T, etcd *clientv3.Client, byStock string) int {
 	t.Helper()
 	h := readHistory(t, etcd, 1)
+	if byStock != "" {
+		before := len(h.duplicates)
+		h.duplicates = slices.DeleteFunc(h.duplicates, func(d string) bool {
+			key, _, _ := strings.Cut(d, " has ")
+			return strings.Contains(key, byStock)
+		})
+		t.Logf("%d by a stock server alone", before-len(h.duplicates))
+	}
 	if len(h.duplicates) > 0 {
 		t.Errorf("%d violations in %d changes, the first of them:\n%s", len(h.duplicates), h.changes, strings.Join(h.duplicates[:min(10, len(h.duplicates))], "\n"))
 	}

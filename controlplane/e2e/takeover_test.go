@@ -53,7 +53,7 @@ func testTakeover(t *testing.T, version apiservertest.Version) {
 	both := newWorkload(100_000, first, second)
 	both.end = time.Now().Add(together)
 	load("together-", both)
-	changes := checkOwners(t, etcd.Client())
+	changes := checkOwners(t, etcd.Client(), "-false-")
 	checkAudit(t, etcd.Client())
 	t.Logf("%d creates, %d deletes in %d turns of each and %v together, %d changes of Services in etcd",
 		creates, deletes, turns, together, changes)
