@@ -255,8 +255,8 @@ impl Config {
     /// The address of the Service `kubernetes`, beside which this server's address can be an endpoint.
     fn service_address(&self, own: &str) -> Result<IpAddr, ConfigError> {
         let range = &self.service_cluster_ip_range;
-        let address = first_address(range)?;
         let cidr: CidrRange = range.parse()?;
+        let address = first_of(cidr, range)?;
         let host_bits = if address.is_ipv4() { 32 } else { 128 } - u32::from(cidr.network().prefix());
         let size = 1u64.checked_shl(host_bits).unwrap_or(u64::MAX);
         if size < LEAST_ADDRESSES {
@@ -318,6 +318,9 @@ pub(crate) fn lease_directory(etcd_prefix: &str) -> String {
 /// # Errors
 /// If the text is not a CIDR, or the range has no allocatable address.
 pub fn first_address(range: &str) -> Result<IpAddr, ConfigError> {
-    let cidr: CidrRange = range.parse()?;
+    first_of(range.parse()?, range)
+}
+
+fn first_of(cidr: CidrRange, range: &str) -> Result<IpAddr, ConfigError> {
     cidr.value_at(0).ok_or_else(|| ConfigError::EmptyServiceRange { range: range.into() })
 }
