@@ -154,6 +154,8 @@ func service() *corev1.Service {
 const (
 	six    = "2001:db8::1"
 	sixToo = "2001:db8::2"
+	// sixRange is the range of a server at six: kube-apiserver refuses a range of the other family.
+	sixRange = "fd00:10::/108"
 	// dead is the address of a server that is gone.
 	dead = "192.0.2.99"
 )
@@ -282,7 +284,7 @@ var inLeaseMode = []situation{
 		ready: []string{a, b}, theirs: []string{b}, differs: []*difference{notReadyWins}},
 	{name: "an address has a node",
 		objects: objects(with(endpoints(b), func(e *corev1.Endpoints) { e.Subsets[0].Addresses[0].NodeName = &e.Name }), slice(b)), leases: leases(b), steps: starts, ready: []string{a, b}, differs: []*difference{details}},
-	{name: "a stranger that is not ready has another family", objects: objects(withNotReady(endpoints(sixToo), b), slice(b)),
+	{name: "a stranger that is not ready has another family", config: config{serviceRange: sixRange}, objects: objects(withNotReady(endpoints(sixToo), b), slice(b)),
 		leases: leases(sixToo), steps: []step{start(six), run(six)}, ready: []string{six, sixToo}, differs: []*difference{familyOfNotReady}},
 	{name: "an address that cannot be one", objects: objects(endpoints(a, "127.0.0.1"), slice(a)), steps: starts, ready: []string{a}},
 	{name: "a stranger that is not ready cannot be one", objects: objects(withNotReady(endpoints(b), "127.0.0.1"), slice(b)),
@@ -325,14 +327,14 @@ var inLeaseMode = []situation{
 	{name: "extra ports are reconciled", config: config{reconcile: true, servicePorts: extraService, endpointPorts: extra},
 		objects: append(both(a), service()), steps: starts, ready: []string{a}},
 
-	{name: "IPv6", config: config{serviceRange: "fd00:10::/108"}, leases: leases(sixToo), steps: []step{start(six), run(six)},
+	{name: "IPv6", config: config{serviceRange: sixRange}, leases: leases(sixToo), steps: []step{start(six), run(six)},
 		ready: []string{six, sixToo}},
-	{name: "IPv6 comes to an IPv4 slice", objects: both(dead), leases: leases(sixToo), steps: []step{start(six), run(six)},
+	{name: "IPv6 comes to an IPv4 slice", config: config{serviceRange: sixRange}, objects: both(dead), leases: leases(sixToo), steps: []step{start(six), run(six)},
 		ready: []string{six, sixToo}},
 	{name: "both families", leases: leases(six, b), steps: starts, ready: []string{a, b, six}},
-	{name: "both families on an IPv6 server", objects: both(six), leases: leases(b), steps: []step{start(six), run(six)}, ready: []string{b, six}},
+	{name: "both families on an IPv6 server", config: config{serviceRange: sixRange}, objects: both(six), leases: leases(b), steps: []step{start(six), run(six)}, ready: []string{b, six}},
 	{name: "the last IPv4 server of both families stops", leases: leases(six), steps: then(stop(a)), ready: []string{six}},
-	{name: "an IPv6 address is written at length", objects: both("2001:db8:0:0::1"), steps: []step{start(six), run(six)}, ready: []string{six}},
+	{name: "an IPv6 address is written at length", config: config{serviceRange: sixRange}, objects: both("2001:db8:0:0::1"), steps: []step{start(six), run(six)}, ready: []string{six}},
 }
 
 var withWrongLeases = []situation{
@@ -356,7 +358,7 @@ var withWrongLeases = []situation{
 	{name: "the own lease is another one at the start", leases: []lease{{a, leaseOf(b)}}, objects: both(a, b), steps: starts, ready: []string{a}},
 	{name: "the own lease is written by another server", leases: leases(b), steps: then(overwrite(a, leaseOf(a)), stop(a)),
 		ready: []string{a, b}, theirs: []string{b}, differs: []*difference{sharedLease}},
-	{name: "an address is written in another way", leases: []lease{{sixToo, leaseOf("2001:DB8:0::2")}}, steps: []step{start(six), run(six)},
+	{name: "an address is written in another way", config: config{serviceRange: sixRange}, leases: []lease{{sixToo, leaseOf("2001:DB8:0::2")}}, steps: []step{start(six), run(six)},
 		ready: []string{six, sixToo}, theirs: []string{six, "2001:DB8:0::2"}, differs: []*difference{spelling}},
 	{name: "a lease in JSON",
 		leases: []lease{{b, []byte(`{"kind":"Endpoints","apiVersion":"v1","metadata":{"generation":3},"subsets":[{"addresses":[{"ip":"192.0.2.2"}]}]}`)}}, steps: starts, ready: []string{a, b}},
@@ -417,7 +419,7 @@ var inMasterCountMode = []situation{
 	{name: "an address that cannot be one by count", config: config{count: 3}, objects: objects(endpoints(b, "127.0.0.1"), slice(b)),
 		steps: starts, ready: []string{a, b}, theirs: []string{b, "127.0.0.1"}, differs: []*difference{unusable}},
 	{name: "both families by count", config: config{count: 3}, objects: objects(endpoints(b, six), slice(b)), steps: starts, ready: []string{a, b, six}},
-	{name: "an IPv6 address is written at length by count", config: config{count: 2}, objects: both("2001:db8:0:0::1"),
+	{name: "an IPv6 address is written at length by count", config: config{serviceRange: sixRange, count: 2}, objects: both("2001:db8:0:0::1"),
 		steps: []step{start(six), run(six)}, ready: []string{six}, theirs: []string{six, "2001:db8:0:0::1"}, differs: []*difference{spelling}},
 	{name: "foreign labels of a slice by count", config: config{count: 2}, objects: objects(endpoints(b), foreignTo(slice(b))), steps: starts,
 		ready: []string{a, b}, differs: []*difference{foreignMetadata}},
@@ -469,9 +471,9 @@ var ofServiceAndNamespaces = []situation{
 	{name: "a LoadBalancer Service is reconciled", config: config{reconcile: true},
 		objects: objects(with(atNodePort(30444), func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer })), steps: starts, ready: []string{a}},
 	{name: "the Service is removed between turns", steps: then(remove(service()), run(a)), ready: []string{a}},
-	{name: "a cluster with two ranges", config: config{secondRange: "fd00:10::/108"}, steps: starts, ready: []string{a}},
-	{name: "a cluster with two ranges, IPv6 first", config: config{serviceRange: "fd00:10::/108", secondRange: "10.0.0.0/24"}, steps: starts,
-		ready: []string{a}},
+	{name: "a cluster with two ranges", config: config{secondRange: sixRange}, steps: starts, ready: []string{a}},
+	{name: "a cluster with two ranges, IPv6 first", config: config{serviceRange: sixRange, secondRange: "10.0.0.0/24"},
+		steps: []step{start(six), run(six)}, ready: []string{six}},
 	{name: "namespaces are there",
 		objects: objects(namespace("default"), with(namespace("kube-system"), func(n *corev1.Namespace) { n.Labels, n.Annotations = foreign, foreign })), steps: starts, ready: []string{a}},
 	{name: "more namespaces", config: config{namespaces: []string{"platform", "default"}}, objects: objects(namespace("other")), steps: starts,
