@@ -8,7 +8,7 @@ trap 'rm -rf "$out"' EXIT
 "${GO:-go}" test -c -o "$out/pure" .
 for _ in 1 2 3 4 5; do
 	for name in native pure; do
-		"$out/$name" -test.run '^$' -test.bench "${1:-.}" -test.benchtime 0.2s |
+		"$out/$name" -test.run '^$' -test.bench "${1:-.}" -test.benchtime 0.5s |
 			awk -v name="$name" '/ns\/op/ { for (i = 3; i <= NF; i++) if ($i == "ns/op") print $1, name, $(i - 1) }' >> "$out/times"
 	done
 done

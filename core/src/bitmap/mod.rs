@@ -72,7 +72,7 @@ impl Bitmap {
     /// Whether `offset` is set; false past the end.
     #[inline(always)]
     pub fn contains(&self, offset: u32) -> bool {
-        offset < self.len && self.word(offset / WORD_BITS) & bit(offset) != 0
+        offset < self.len && self.stored(offset / WORD_BITS) & stored_bit(offset) != 0
     }
 
     /// Sets `offset`. Returns whether it was clear; an offset past the end is ignored.
@@ -82,16 +82,12 @@ impl Bitmap {
             return false;
         }
         let index = offset / WORD_BITS;
-        let old = self.word(index);
-        let new = old | bit(offset);
+        let old = self.stored(index);
+        let new = old | stored_bit(offset);
         if new == old {
             return false;
         }
-        self.store(index, new);
-        self.count.add_one();
-        if self.is_word_full(index, new) {
-            self.summary.mark_full(index);
-        }
+        self.added(index, new);
         true
     }
 
@@ -102,8 +98,8 @@ impl Bitmap {
             return false;
         }
         let index = offset / WORD_BITS;
-        let old = self.word(index);
-        let new = old & !bit(offset);
+        let old = self.stored(index);
+        let new = old & !stored_bit(offset);
         if new == old {
             return false;
         }
@@ -145,7 +141,7 @@ impl Bitmap {
         if self.summary.is_known() {
             return self.summary.next_not_full(from);
         }
-        (from..self.words.len() as u32).find(|index| !self.is_word_full(*index, self.word(*index)))
+        (from..self.words.len() as u32).find(|index| !self.is_word_full(*index, self.stored(*index)))
     }
 
     /// Sets the lowest clear offset in `from..end`, and returns it. Cost: O(log64 len); for the first time after a restore or set
@@ -157,25 +153,28 @@ impl Bitmap {
             return None;
         }
         let mut index = from / WORD_BITS;
-        let mut word = self.word(index);
-        let mut clear = !word & (u64::MAX << (from % WORD_BITS));
+        let mut clear = !self.word(index) & (u64::MAX << (from % WORD_BITS));
         if clear == 0 {
             self.summarize();
             index = self.summary.next_not_full(index + 1)?;
-            word = self.word(index);
-            clear = !word;
+            clear = !self.word(index);
         }
         let offset = index * WORD_BITS + clear.trailing_zeros();
         if offset >= end {
             return None;
         }
-        let new = word | bit(offset);
+        self.added(index, self.stored(index) | stored_bit(offset));
+        Some(offset)
+    }
+
+    /// Replaces a word by one with one offset more, which is in the byte order of the memory.
+    #[inline(always)]
+    fn added(&mut self, index: u32, new: u64) {
         self.store(index, new);
         self.count.add_one();
         if self.is_word_full(index, new) {
             self.summary.mark_full(index);
         }
-        Some(offset)
     }
 
     /// The lowest set offset that is not below `from`. Cost: O(words skipped).
@@ -294,9 +293,15 @@ impl Bitmap {
         u64::from_be_bytes(self.words.last_but(index))
     }
 
+    /// The word as it lies in memory. A change of single bits needs no other order, and WebAssembly has no instruction for it.
     #[inline(always)]
-    fn store(&mut self, index: u32, word: u64) {
-        *self.words.last_but_mut(index) = word.to_be_bytes();
+    fn stored(&self, index: u32) -> u64 {
+        u64::from_ne_bytes(self.words.last_but(index))
+    }
+
+    #[inline(always)]
+    fn store(&mut self, index: u32, stored: u64) {
+        *self.words.last_but_mut(index) = stored.to_ne_bytes();
     }
 
     fn last_index(&self) -> u32 {
@@ -311,8 +316,8 @@ impl Bitmap {
     }
 
     #[inline(always)]
-    fn is_word_full(&self, index: u32, word: u64) -> bool {
-        word == u64::MAX || (index == self.last_index() && word | self.past_end(index) == u64::MAX)
+    fn is_word_full(&self, index: u32, stored: u64) -> bool {
+        stored == u64::MAX || (index == self.last_index() && u64::from_be(stored) | self.past_end(index) == u64::MAX)
     }
 
     fn mask_tail(&mut self) {
@@ -413,6 +418,14 @@ fn full_words(words: &[[u8; 8]]) -> u64 {
 #[inline(always)]
 fn bit(offset: u32) -> u64 {
     1 << (offset % WORD_BITS)
+}
+
+/// The bit of an offset in the word as it lies in memory.
+#[inline(always)]
+fn stored_bit(offset: u32) -> u64 {
+    // The bytes of a word have the opposite order on a little-endian machine: byte 7 - i in place of byte i.
+    const REVERSED: u32 = if cfg!(target_endian = "little") { 7 * 8 } else { 0 };
+    bit(offset ^ REVERSED)
 }
 
 #[cfg(test)]
