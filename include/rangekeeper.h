@@ -1827,6 +1827,10 @@ typedef struct rk_edit {
    * outcome says what would be done.
    */
   uint64_t look;
+  /**
+   * 0. Room for a field that comes later: the struct never becomes longer.
+   */
+  uint64_t reserved[4];
 } rk_edit;
 
 /**
@@ -1893,6 +1897,10 @@ typedef struct rk_address_object {
    * One of RK_OWNER_*: the object that it refers to.
    */
   uint32_t owner;
+  /**
+   * 0. Room for a field that comes later: the struct never becomes longer.
+   */
+  uint64_t reserved[2];
 } rk_address_object;
 
 /**
@@ -2208,6 +2216,10 @@ typedef struct rk_service_cidr_description {
    * How many of the lowest offsets form the static band, which dynamic allocation uses last (KEP-3070).
    */
   uint32_t static_band;
+  /**
+   * 0. Room for a field that comes later: the struct never becomes longer.
+   */
+  uint64_t reserved[2];
 } rk_service_cidr_description;
 
 /**

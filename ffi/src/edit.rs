@@ -72,6 +72,8 @@ pub struct rk_edit {
     /// The number of the look (rk_repair_pass_fenced) at the Services. With 0 it is a dry run: nothing is picked or written, and the
     /// outcome says what would be done.
     pub look: u64,
+    /// 0. Room for a field that comes later: the struct never becomes longer.
+    pub reserved: [u64; 4],
 }
 
 pub(crate) fn fate_number(fate: Fate) -> u8 {

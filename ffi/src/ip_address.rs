@@ -56,6 +56,8 @@ pub struct rk_address_object {
     pub labelled: bool,
     /// One of RK_OWNER_*: the object that it refers to.
     pub owner: u32,
+    /// 0. Room for a field that comes later: the struct never becomes longer.
+    pub reserved: [u64; 2],
 }
 
 fn owner_of(owner: u32) -> Result<Owner, rk_result> {
@@ -110,7 +112,7 @@ pub unsafe extern "C" fn rk_cluster_ip_judge(object: *const rk_address_object, v
         let (object, out) = unsafe { (borrow_optional(scope, object)?, Out::new(scope, verdict)?) };
         let object = match object {
             None => None,
-            Some(&rk_address_object { managed, labelled, owner }) => {
+            Some(&rk_address_object { managed, labelled, owner, .. }) => {
                 let refers_here = owner == RK_OWNER_SELF;
                 let owner = if refers_here { Owner::Uses } else { owner_of(owner)? };
                 Some(AddressObject { managed, labelled, refers_here, owner })

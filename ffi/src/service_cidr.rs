@@ -31,6 +31,8 @@ pub struct rk_service_cidr_description {
     pub size: u64,
     /// How many of the lowest offsets form the static band, which dynamic allocation uses last (KEP-3070).
     pub static_band: u32,
+    /// 0. Room for a field that comes later: the struct never becomes longer.
+    pub reserved: [u64; 2],
 }
 
 impl rk_service_cidr {
@@ -85,7 +87,7 @@ pub unsafe extern "C" fn rk_service_cidr_describe(
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let (cidr, out) = unsafe { (service_cidr(scope, cidr)?, Out::new(scope, description)?) };
-        out.write(rk_service_cidr_description { size: cidr.size(), static_band: cidr.static_band() });
+        out.write(rk_service_cidr_description { size: cidr.size(), static_band: cidr.static_band(), reserved: [0; 2] });
         Ok(())
     })
 }

@@ -506,7 +506,7 @@ static void judges(void) {
   CHECK(verdict == 77 && wait == 77);
   CHECK_OK(rk_ip_address_judge(true, RK_OWNER_MISSING, 1, UINT64_MAX, &verdict, &wait));
   CHECK(verdict == RK_IP_ADDRESS_WAIT && wait == UINT64_MAX - 1);
-  rk_address_object object = {true, true, 5};
+  rk_address_object object = {.managed = true, .labelled = true, .owner = 5};
   CHECK_NULL(rk_cluster_ip_judge(NULL, NULL));
   CHECK_INVALID(rk_cluster_ip_judge(&object, &verdict));
   object.owner = RK_OWNER_SELF;

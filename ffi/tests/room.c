@@ -24,6 +24,10 @@ SIZE(rk_known, 40);
 SIZE(rk_step, 72);
 SIZE(rk_finished, 80);
 SIZE(rk_operation, 64);
+SIZE(rk_edit, 112);
+SIZE(rk_address_object, 24);
+SIZE(rk_service_cidr_description, 32);
+SIZE(rk_claim, 64);
 SIZE(rk_event, 72);
 SIZE(rk_batch, 56);
 #endif

@@ -354,7 +354,7 @@ func (s *Edit) store(c *call, at uint32) {
 		s.Clear[i].store(c, listClear+uint32(i)*24)
 	}
 	listInUse := c.putBytes(s.InUse)
-	b := c.bytes(at, 56)
+	b := c.bytes(at, 88)
 	endian.PutUint32(b[0:], uint32(s.Kind))
 	endian.PutUint32(b[4:], uint32(s.Pick))
 	endian.PutUint32(b[8:], uint32(listSet))
@@ -399,7 +399,7 @@ func (s *IndexChanges) load(c *call, at uint32) {
 }
 
 func (s *AddressObject) store(c *call, at uint32) {
-	b := c.bytes(at, 8)
+	b := c.bytes(at, 24)
 	putBool(b[0:], s.Managed)
 	putBool(b[1:], s.Labelled)
 	endian.PutUint32(b[4:], uint32(s.Owner))
@@ -491,7 +491,7 @@ func (s *Cell) load(c *call, at uint32) {
 }
 
 func (s *ServiceCIDRDescription) load(c *call, at uint32) {
-	b := c.bytes(at, 16)
+	b := c.bytes(at, 32)
 	s.Size = endian.Uint64(b[0:])
 	s.StaticBand = endian.Uint32(b[8:])
 }
@@ -1378,18 +1378,18 @@ func CommitterSubmitEdit(committer *Committer, edit *Edit, deadline uint64, tick
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 624
+	c.next += 656
 	var atEdit uint32
 	if edit != nil {
 		atEdit = fixed + 0
 		edit.store(&c, atEdit)
 	}
-	atTicket := fixed + 56
+	atTicket := fixed + 88
 	{
 		b := c.bytes(atTicket, 8)
 		endian.PutUint64(b[0:], uint64(*ticket))
 	}
-	atError := fixed + 64
+	atError := fixed + 96
 	c.grow()
 	result = Result(c.core.Xrk_committer_submit_edit((*object)(committer).address(), int32(atEdit), int64(deadline), int32(atTicket), int32(atError)))
 	c.done = true
@@ -1810,13 +1810,13 @@ func ClusterIPJudge(theObject *AddressObject, verdict *uint32) (result Result) {
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 16
+	c.next += 32
 	var atObject uint32
 	if theObject != nil {
 		atObject = fixed + 0
 		theObject.store(&c, atObject)
 	}
-	atVerdict := fixed + 8
+	atVerdict := fixed + 24
 	{
 		b := c.bytes(atVerdict, 4)
 		endian.PutUint32(b[0:], uint32(*verdict))
@@ -2826,7 +2826,7 @@ func ServiceCIDRDescribe(cidr *ServiceCIDR, description *ServiceCIDRDescription)
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 48
+	c.next += 64
 	var atCIDR uint32
 	if cidr != nil {
 		atCIDR = fixed + 0

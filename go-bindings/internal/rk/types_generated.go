@@ -466,6 +466,7 @@ type Edit struct {
 	Listed uint64
 	Since  uint64
 	Look   uint64
+	_      [4]uint64
 }
 
 // ServiceCIDR is rk_service_cidr.
@@ -492,6 +493,7 @@ type AddressObject struct {
 	Managed  bool
 	Labelled bool
 	Owner    uint32
+	_        [2]uint64
 }
 
 // RangeDescription is rk_range_description.
@@ -596,6 +598,7 @@ type Cell struct {
 type ServiceCIDRDescription struct {
 	Size       uint64
 	StaticBand uint32
+	_          [2]uint64
 }
 
 // Claim is rk_claim.
