@@ -82,7 +82,8 @@ pub fn plan(situation: &Situation<'_>) -> Result<Changes, Refusal> {
         name: situation.name.into(),
         addresses,
         ports: situation.ports.to_vec(),
-        reconcile_ports: if removes { mode == Mode::Lease } else { situation.reconcile_ports },
+        // All servers share the ports. A server that goes leaves them to those that stay, which may listen on others.
+        reconcile_ports: !removes && situation.reconcile_ports,
         gone: removes.then(|| own.to_owned()),
     };
     let change = endpoints::plan(situation.endpoints, &wanted);

@@ -15,6 +15,7 @@ use rangekeeper_bootstrap::endpoints::{self, Wanted};
 use rangekeeper_bootstrap::leases::Survey;
 use rangekeeper_bootstrap::modes::{Mode, Refusal, Stage, desired};
 use rangekeeper_bootstrap::object::Change;
+use rangekeeper_bootstrap::reconcile::{self, Situation};
 use rangekeeper_bootstrap::{namespaces, service, slice};
 
 const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
@@ -242,6 +243,42 @@ fn master_count_mode_erases_all_only_at_an_ordered_stop() {
     assert_eq!(decide(Stage::Stop), Ok(Some(Vec::new())));
     let decide = |mode| desired(mode, Stage::Stop, "10.0.0.1", &Survey::default(), Some(&only_own), None);
     assert_eq!(decide(Mode::None), Ok(None));
+}
+
+#[test]
+fn only_a_running_server_changes_the_ports_of_the_others_and_only_if_it_is_told_to() {
+    let of_others = vec![https(7443)];
+    let subset = EndpointSubset {
+        addresses: Some(
+            ["10.0.0.1", "10.0.0.2"].map(|ip| EndpointAddress { ip: ip.into(), ..Default::default() }).into(),
+        ),
+        ports: Some(of_others.clone()),
+        ..EndpointSubset::default()
+    };
+    let existing = Endpoints { subsets: Some(vec![subset]), ..Endpoints::default() };
+    let own = endpoints::ports(6443, &[]);
+    for (mode, stage, reconcile_ports) in [Mode::Lease, Mode::MasterCount(2)].into_iter().flat_map(|mode| {
+        [Stage::Start, Stage::Run, Stage::Stop]
+            .into_iter()
+            .flat_map(move |stage| [false, true].map(|on| (mode, stage, on)))
+    }) {
+        let live = if stage == Stage::Run { strings(&["10.0.0.1", "10.0.0.2"]) } else { strings(&["10.0.0.2"]) };
+        let changes = reconcile::plan(&Situation {
+            name: "kubernetes",
+            mode,
+            stage,
+            own: "10.0.0.1",
+            ports: &own,
+            reconcile_ports,
+            survey: &Survey { live, ..Survey::default() },
+            endpoints: Some(&existing),
+            slice: None,
+        });
+        let repaired = after(&changes.unwrap().endpoints, Some(&existing)).unwrap();
+        let ports = repaired.subsets.unwrap().remove(0).ports.unwrap();
+        let expected = if stage == Stage::Run && reconcile_ports { &own } else { &of_others };
+        assert_eq!(&ports, expected, "{mode:?}, {stage:?}, reconcile_ports: {reconcile_ports}");
+    }
 }
 
 #[test]

@@ -122,6 +122,13 @@ var (
 		ours:      "sorts the addresses that it changes, and nothing else",
 		reason:    "order has no meaning, and ports stay in the configured order",
 	}
+	portsOfOthers = &difference{
+		name:      "ports of the other servers",
+		fields:    anyOf(ports, slicePort, generation),
+		reference: "resets them to its own when it starts or stops in lease mode",
+		ours:      "leaves them",
+		reason:    "the others may listen on another port, and do not set it again",
+	}
 	ownLease = &difference{
 		name:      "other fields of its own lease",
 		fields:    anyOf(`Lease \S+\.(metadata\.(name|namespace|labels\..*|annotations\..*)|value)`),
@@ -182,5 +189,5 @@ var (
 
 var differences = []*difference{
 	generationGoesOn, stopWithoutLease, foreignMetadata, notReadyWins, details, familyOfNotReady, unusable, refusedPorts, unreadableLease,
-	doubtfulLease, sharedLease, order, ownLease, spelling, eraseAtStart, twiceByCount, staleIndex, subsetsByCount, sliceOfNothing, labelAtStart, afterService,
+	doubtfulLease, sharedLease, order, portsOfOthers, ownLease, spelling, eraseAtStart, twiceByCount, staleIndex, subsetsByCount, sliceOfNothing, labelAtStart, afterService,
 }
