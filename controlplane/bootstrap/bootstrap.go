@@ -28,6 +28,8 @@ type Server struct {
 	Etcd *clientv3.Client
 	// RepairClusterIPs and RepairNodePorts make one repair pass.
 	RepairClusterIPs, RepairNodePorts func(context.Context) error
+	// Started, if not nil, is called once, when the first repairs have succeeded.
+	Started func()
 	// Log records each failure once, and when it is over.
 	Log *slog.Logger
 	// DryRun logs the writes and makes none of them.

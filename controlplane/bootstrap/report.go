@@ -14,6 +14,9 @@ func (c *Controller) report(text json.RawMessage) error {
 	log := c.server.Log
 	if name := strings.Trim(string(text), `"`); name == "started" {
 		log.Info("the first repairs have succeeded")
+		if c.server.Started != nil {
+			c.server.Started()
+		}
 		return nil
 	}
 	type failing struct {

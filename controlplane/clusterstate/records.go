@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	networkingv1 "k8s.io/api/networking/v1"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
@@ -65,4 +66,22 @@ func ReadClusterIPRecords(ctx context.Context, client *clientv3.Client, prefix s
 		bitmaps += n
 	}
 	return recordsOf(objects, bitmaps > 0), nil
+}
+
+// ReadDefaultServiceCIDR returns the ranges of ClusterIPs that the kube-apiservers of a cluster with IPAddress objects are configured
+// with, as its ServiceCIDR kubernetes has them; nil if there is none. prefix as of [RangeKey].
+func ReadDefaultServiceCIDR(ctx context.Context, client *clientv3.Client, prefix string) ([]string, error) {
+	key := Options{Prefix: prefix}.prefixes().serviceCIDRs + DefaultServiceCIDR
+	page, err := readPage(ctx, client, key)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", key, err)
+	}
+	if len(page.Kvs) == 0 {
+		return nil, nil
+	}
+	object := new(networkingv1.ServiceCIDR)
+	if err := decodeInto(object, page.Kvs[0].Value, serviceCIDRKind); err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	return object.Spec.CIDRs, nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -46,6 +47,8 @@ type Config struct {
 	Bootstrap bootstrap.Config
 	// Metrics is where all metrics are registered.
 	Metrics prometheus.Registerer
+	// Started, if not nil, is called once, when the first repairs have succeeded.
+	Started func()
 	// Log records each failure once, and when it is over.
 	Log *slog.Logger
 	// DryRun logs the writes and makes none of them.
@@ -67,8 +70,15 @@ type Controller struct {
 
 type repairer struct {
 	*repaircontroller.Repairer
-	// kept is why stored ranges are kept that are not the configured ones.
+	// kept is why stored ranges count that are not the configured ones.
 	kept lastError
+}
+
+// keep records why a range is kept, nil for none, and reports whether that is new and has to be logged.
+func (r *repairer) keep(now error) bool {
+	before := r.kept.get()
+	r.kept.set(now)
+	return now != nil && (before == nil || before.Error() != now.Error())
 }
 
 // lastError is an error that Health reports until it is over. The zero value has none.
@@ -131,7 +141,7 @@ func New(config Config) (*Controller, error) {
 	}
 	config.Bootstrap.ServiceClusterIPRange = config.ClusterIPRanges[0].String()
 	c.bootstrap, err = bootstrap.New(config.Bootstrap, bootstrap.Server{
-		API: config.API, Etcd: config.Etcd, Log: config.Log, DryRun: config.DryRun,
+		API: config.API, Etcd: config.Etcd, Started: config.Started, Log: config.Log, DryRun: config.DryRun,
 		RepairClusterIPs: c.repairClusterIPs, RepairNodePorts: c.repairNodePorts,
 	})
 	if err != nil {
@@ -304,7 +314,28 @@ func (c *Controller) repairClusterIPs(ctx context.Context) error {
 	if records == rangekeeper.RecordsInBitmaps {
 		return c.repair(ctx, repaircontroller.ClusterIPs)
 	}
-	c.repairers[repaircontroller.ClusterIPs.Name].kept.set(nil) // nobody reads the bitmap any more
+	return c.compareServiceCIDR(ctx)
+}
+
+// compareServiceCIDR has Health report that the API servers have other ranges of ClusterIPs than this controller, and logs it when that
+// begins or changes. Nobody reads the bitmap of its own range any more, which would say so.
+func (c *Controller) compareServiceCIDR(ctx context.Context) error {
+	stored, err := clusterstate.ReadDefaultServiceCIDR(ctx, c.config.Etcd, c.config.Bootstrap.EtcdPrefix)
+	if err != nil {
+		return err
+	}
+	var configured []string
+	for _, values := range c.config.ClusterIPRanges {
+		configured = append(configured, values.String())
+	}
+	var now error
+	if len(stored) > 0 && !slices.Equal(stored, configured) {
+		now = fmt.Errorf("the ServiceCIDR %s, which is the API servers' --service-cluster-ip-range, has %s, and the controller is configured with %s",
+			clusterstate.DefaultServiceCIDR, strings.Join(stored, ","), strings.Join(configured, ","))
+	}
+	if c.repairers[repaircontroller.ClusterIPs.Name].keep(now) {
+		c.config.Log.ErrorContext(ctx, "another range of ClusterIPs is configured", "reason", now)
+	}
 	return nil
 }
 
@@ -390,10 +421,8 @@ func (c *Controller) reportKept(ctx context.Context, of repaircontroller.Control
 	for _, r := range result.Ranges {
 		errs = append(errs, r.Kept)
 	}
-	kept, now := &c.repairers[of.Name].kept, errors.Join(errs...)
-	before := kept.get()
-	kept.set(now)
-	if now != nil && (before == nil || before.Error() != now.Error()) {
+	now := errors.Join(errs...)
+	if c.repairers[of.Name].keep(now) {
 		message := "a range is kept"
 		if c.config.DryRun {
 			message = "dry run: a range would be kept"

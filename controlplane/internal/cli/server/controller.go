@@ -7,10 +7,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -79,6 +81,7 @@ type controllerFlags struct {
 	healthAddress      string
 	logFormat          string
 	replaceRanges      []string
+	reconcilePorts     bool
 	dryRun             bool
 }
 
@@ -98,9 +101,10 @@ with the stored range could allocate from then on. The log and /healthz say so, 
 all other work goes on. --replace-range NAME replaces it once. With the etcd of another
 cluster than the API server's it writes nothing and ends.
 
-/healthz, /livez, /readyz and /metrics are served at --healthz-bind-address; it is
-ready once the first repairs have succeeded. SIGTERM and SIGINT stop it in order: its
-address is taken out of the endpoints.`,
+/healthz, /livez, /readyz, /metrics and /version are served at --healthz-bind-address,
+and /debug/pprof if that is a loopback address. It is ready, for systemd too, once the
+first repairs have succeeded. SIGTERM and SIGINT stop it in order: its address is taken
+out of the endpoints.`,
 		Example: `  rangekeeper controller --kubeconfig admin.conf \
     --endpoints https://127.0.0.1:2379 --cacert ca.crt \
     --cert client.crt --key client.key \
@@ -127,9 +131,10 @@ address is taken out of the endpoints.`,
 	f.Uint16Var(&o.kubernetesNodePort, "kubernetes-service-node-port", 0, "node port of the Service kubernetes; 0 for none")
 	addReconcilerType(c, &o.reconcilerType)
 	f.Uint32Var(&o.apiserverCount, "apiserver-count", 1, "with master-count: number of API servers, the same in the flags of all of them")
-	f.StringVar(&o.healthAddress, "healthz-bind-address", "127.0.0.1:10288", "where health and metrics are served; empty for nowhere")
+	f.StringVar(&o.healthAddress, "healthz-bind-address", "127.0.0.1:10288", "where health, metrics and version are served; empty for nowhere")
 	f.StringVar(&o.logFormat, "logging-format", logText, "text or json")
 	f.StringSliceVar(&o.replaceRanges, "replace-range", nil, "replace a stored range by the configured one, once, though Services need it: "+strings.Join(rangeNames, ", "))
+	f.BoolVar(&o.reconcilePorts, "reconcile-ports", false, "set the ports of the Service kubernetes and of its endpoints to those of the flags, as after a change of --secure-port; all API servers must have the same")
 	f.BoolVar(&o.dryRun, "dry-run", false, "log the writes and make none of them")
 	usage.Required(c, "endpoints")
 	usage.Required(c, "service-cluster-ip-range")
@@ -151,7 +156,7 @@ func (o *controllerFlags) config(c *cobra.Command) (controller.Config, error) {
 	}
 	config := controller.Config{DryRun: o.dryRun, ReplaceRanges: o.replaceRanges, Bootstrap: bootstrap.Config{
 		AdvertiseAddress: o.advertiseAddress, SecurePort: o.securePort,
-		KubernetesServiceNodePort: o.kubernetesNodePort, EtcdPrefix: o.prefix,
+		KubernetesServiceNodePort: o.kubernetesNodePort, EtcdPrefix: o.prefix, Reconcile: o.reconcilePorts,
 	}}
 	var err error
 	for text := range strings.SplitSeq(o.clusterIPRange, ",") {
@@ -213,6 +218,9 @@ func (o *controllerFlags) run(ctx context.Context, c *cobra.Command) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	config.Metrics = registry
+	// Without systemd neither does anything.
+	config.Started = func() { daemon.SdNotify(false, daemon.SdNotifyReady) }
+	defer context.AfterFunc(ctx, func() { daemon.SdNotify(false, daemon.SdNotifyStopping) })()
 	controller, err := controller.New(config)
 	if err != nil {
 		return err
@@ -222,10 +230,15 @@ func (o *controllerFlags) run(ctx context.Context, c *cobra.Command) error {
 		if err != nil {
 			return fmt.Errorf("--healthz-bind-address: %w", err)
 		}
-		server := &http.Server{Handler: health(controller, registry), ReadHeaderTimeout: 5 * time.Second}
+		mux := health(controller, registry)
+		mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "rangekeeper version "+c.Root().Version) })
+		if address, ok := listener.Addr().(*net.TCPAddr); ok && address.IP.IsLoopback() {
+			profile(mux)
+		}
+		server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 		go server.Serve(listener)
 		defer server.Close()
-		config.Log.Info("serving /healthz, /livez, /readyz and /metrics", "address", listener.Addr().String())
+		config.Log.Info("serving /healthz, /livez, /readyz, /metrics and /version", "address", listener.Addr().String())
 	}
 	err = controller.Run(ctx)
 	if errors.Is(err, bootstrap.ErrFatal) {
@@ -276,8 +289,17 @@ func apiConfig(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
+// profile serves the profiles of Go's runtime, with which strangers could keep the program busy.
+func profile(mux *http.ServeMux) {
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+}
+
 // health serves how a controller is.
-func health(c *controller.Controller, metrics prometheus.Gatherer) http.Handler {
+func health(c *controller.Controller, metrics prometheus.Gatherer) *http.ServeMux {
 	mux := http.NewServeMux()
 	alive := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -98,6 +99,29 @@ func eventually(t *testing.T, check func() error) {
 	t.Fatal(err)
 }
 
+// notified returns what this program tells systemd from now on.
+func notified(t *testing.T) <-chan string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "notify")
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { socket.Close() })
+	t.Setenv("NOTIFY_SOCKET", path)
+	states := make(chan string, 8)
+	go func() {
+		for buffer := make([]byte, 256); ; {
+			n, err := socket.Read(buffer)
+			if err != nil {
+				return
+			}
+			states <- string(buffer[:n])
+		}
+	}()
+	return states
+}
+
 // TestController runs beside a server on a damaged cluster.
 func TestController(t *testing.T) {
 	etcd := etcdtest.Start(t, etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz"))
@@ -136,6 +160,7 @@ func TestController(t *testing.T) {
 		t.Errorf("a dry run wrote: %v, %v", before, after)
 	}
 
+	systemd := notified(t)
 	c := startController(t, args...)
 	address := served(t, c)
 	get := func(path string) (int, string) { return get(t, address+path) }
@@ -149,6 +174,15 @@ func TestController(t *testing.T) {
 		if code, _ := get(path); code != http.StatusOK {
 			t.Error(path, code)
 		}
+	}
+	if state := <-systemd; state != "READY=1" {
+		t.Errorf("systemd is told %q", state)
+	}
+	if code, text := get("/version"); code != http.StatusOK || !strings.HasPrefix(text, "rangekeeper version ") {
+		t.Error("/version", code, text)
+	}
+	if code, text := get("/debug/pprof/"); code != http.StatusOK || !strings.Contains(text, "goroutine") {
+		t.Error("/debug/pprof/", code, text)
 	}
 	// As after the reference's first pass, metrics and all.
 	state, err := clusterstate.ReadEtcd(t.Context(), etcd.Client(), clusterstate.Options{})
@@ -195,6 +229,9 @@ func TestController(t *testing.T) {
 	}
 	eventually(t, events)
 	c.stop(t)
+	if state := <-systemd; state != "STOPPING=1" {
+		t.Errorf("systemd is told %q", state)
+	}
 	if n := len(keys()); n != len(before) { // the own lease is gone
 		t.Errorf("%d keys, %d before", n, len(before))
 	}
@@ -313,6 +350,36 @@ func TestControllerKeepsRanges(t *testing.T) {
 	if now := stored("serviceips"); now != "10.43.0.0/16" {
 		t.Errorf("stored is %s", now)
 	}
+}
+
+// TestControllerWithOtherServiceCIDR runs beside a server whose ranges are in a ServiceCIDR, with a range that is another one.
+func TestControllerWithOtherServiceCIDR(t *testing.T) {
+	etcd := etcdtest.Start(t, "")
+	s := apiservertest.Start(t, apiservertest.Config{
+		Version: apiservertest.Newest, Etcd: etcd.Endpoints(), OwnLoops: true, ServiceClusterIPRange: "10.43.0.0/16",
+	})
+	started := func(ranges string) *controllerRun {
+		t.Helper()
+		c := startController(t, "--kubeconfig", s.Kubeconfig(apiservertest.Admin), "--endpoints", strings.Join(etcd.Endpoints(), ","),
+			"--service-cluster-ip-range", ranges, "--service-node-port-range", "30000-32767", "--advertise-address", "192.0.2.10",
+			"--healthz-bind-address", "127.0.0.1:0")
+		address := served(t, c)
+		eventually(t, func() error {
+			if code, _ := get(t, address+"/readyz"); code != http.StatusOK {
+				return fmt.Errorf("/readyz: %d", code)
+			}
+			return nil
+		})
+		code, body := get(t, address+"/healthz")
+		words := []string{"another range of ClusterIPs is configured", "10.43.0.0/16", "10.0.0.0/24"}
+		is := code == http.StatusInternalServerError && strings.Contains(body, "10.43.0.0/16") && len(c.said(words...)) == 1
+		if other := ranges != "10.43.0.0/16"; is != other {
+			t.Errorf("with %s /healthz is %d, %s", ranges, code, body)
+		}
+		return c
+	}
+	started("10.0.0.0/24").stop(t)
+	started("10.43.0.0/16").stop(t)
 }
 
 // TestControllerOfTwoClusters names the API server of one cluster and the etcd of another.
