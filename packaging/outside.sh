@@ -35,7 +35,8 @@ check() { # NAME COMMAND...
 	fi
 }
 
-outside=(env -i HOME="$work/home" GOPATH="$work/gopath" GOMODCACHE="$work/modules" GOCACHE="$work/cache" GOTOOLCHAIN=local GOSUMDB=off
+# With -trimpath the machine's build cache has packages whatever folder they were compiled in.
+outside=(env -i HOME="$work/home" GOPATH="$work/gopath" GOMODCACHE="$work/modules" GOCACHE="$(go env GOCACHE)" GOFLAGS=-trimpath GOTOOLCHAIN=local GOSUMDB=off
 	GOPROXY="file://$dist/proxy")
 alone=("${outside[@]}" PATH="$work/bin" CGO_ENABLED=0)
 within() { (cd "$1" && "${@:2}"); } # FOLDER COMMAND...
@@ -70,8 +71,8 @@ check "go get $module/go-bindings@$version" get
 check "go vet" program go vet ./...
 check "go list -m all: the module has no dependency" no_dependencies
 check "the program runs" runs
-check "go test of the program" program go test ./...
-check "go test of the module" program go test "$module/go-bindings/..."
+check "go test of the program" program go test -count=1 ./...
+check "go test of the module" program go test -count=1 "$module/go-bindings/..."
 check "go vet of the module" program go vet -unreachable=false "$module/go-bindings/..."
 check "go mod vendor, and a build of it alone; no library in C was downloaded" vendored
 for platform in ${CROSS:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64}; do
@@ -79,11 +80,10 @@ for platform in ${CROSS:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windo
 done
 check "the tag rangekeeper_native without cgo is an error that says so" needs_cgo
 
-# The dependencies are brought into the machine's module cache, unless they are there. With -trimpath its build cache holds, too.
+# The dependencies are brought into the machine's module cache, unless they are there.
 within controlplane go list -deps ./cmd/rangekeeper >/dev/null
 within go-bindings/etcdstore go list -deps -test . >/dev/null
-machine=("${outside[@]}" PATH="$work/bin" CGO_ENABLED=0 GOFLAGS=-trimpath GOCACHE="$(go env GOCACHE)"
-	GOPROXY="file://$dist/proxy,file://$(go env GOMODCACHE)/cache/download")
+machine=("${alone[@]}" GOPROXY="file://$dist/proxy,file://$(go env GOMODCACHE)/cache/download")
 cp go-bindings/etcdstore/example_test.go "$work/store"
 store() {
 	within "$work/store" "${machine[@]}" go mod init example.com/store &&
