@@ -85,6 +85,15 @@ func (b *Bootstrap) Answered(now time.Duration, id uint64, answer []byte) error 
 	return jsonError(code, &details)
 }
 
+// Watched takes what a watch has seen, as JSON: a change of what the controller keeps makes its next turn due. Poll after it. The error may
+// be a *JSONError.
+func (b *Bootstrap) Watched(now time.Duration, event []byte) error {
+	var details rk.Error
+	code := rk.BootstrapWatched(b.pointer(), timeToC(now), textOf(event), &details)
+	runtime.KeepAlive(b)
+	return jsonError(code, &details)
+}
+
 // Stop begins to stop in order: the loops end, own lease and endpoint are removed. Poll and Answered go on until a step
 // reports that it has stopped, at most two intervals of the endpoints later.
 func (b *Bootstrap) Stop(now time.Duration) error {

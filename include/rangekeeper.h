@@ -2575,6 +2575,19 @@ rk_result rk_bootstrap_answered(const struct rk_bootstrap *bootstrap,
                                 struct rk_error *error);
 
 /**
+ * Takes what a watch has seen, as JSON (docs/bootstrap-json.md): a change of what the controller keeps makes its next turn due. Poll
+ * after it.
+ *
+ * RK_RESULT_INVALID_JSON, with the byte in `error`.
+ */
+RK_MUST_CHECK
+rk_result rk_bootstrap_watched(const struct rk_bootstrap *bootstrap,
+                               uint64_t now,
+                               const char *event,
+                               size_t event_len,
+                               struct rk_error *error);
+
+/**
  * Begins an orderly stop at the time `now`: the loops end, then the server's own lease and endpoint are removed.
  * Poll and answer until a step has the phase "stopped", at most two intervals of the endpoints later.
  */

@@ -2,7 +2,8 @@
 //!
 //! The caller calls [`poll`](Controller::poll), performs the requests of [`Step::send`] (several may be under way), answers
 //! each by [`answered`](Controller::answered), logs the reports, and polls again after each answer and when
-//! [`Step::wait`] is over. To end, it calls [`stop`](Controller::stop) and continues until the phase is
+//! [`Step::wait`] is over. A caller that watches what the controller keeps tells it of changes by [`watched`](Controller::watched), so that it
+//! need not wait for its next turn. To end, it calls [`stop`](Controller::stop) and continues until the phase is
 //! [`Phase::Stopped`].
 //!
 //! ```
@@ -41,8 +42,9 @@ use crate::config::{Config, ConfigError, Settings};
 use crate::journal::{Journal, Report};
 use crate::leases::Fault;
 use crate::lifecycle::{FIRST_REPAIRS, Lifecycle, Phase, Work};
-use crate::modes::Stage;
-use crate::request::{Answer, Failure, Reason, Repair, Request};
+use crate::modes::{Mode, Stage};
+use crate::object::{Kind, ObjectKey};
+use crate::request::{Answer, Event, Failure, Reason, Repair, Request};
 use crate::rounds::{Context, EndpointsRound, KubernetesRound, NamespacesRound, OwnLease, Progress, Round};
 
 /// The time limit for a request whether the server is ready.
@@ -198,6 +200,23 @@ impl Controller {
         self.take_answer(id, answer);
     }
 
+    /// Takes what a watch has seen. If it is about what this controller keeps, the turn that looks at all of that is due at once, or a
+    /// little after the last one ([`Lifecycle::changed`]). Events that never come do no harm, nor do those of the controller's own writes.
+    pub fn watched(&mut self, now: Duration, event: &Event) {
+        self.lifecycle.advance(now);
+        let Settings { mode, lease_directory, .. } = &self.settings;
+        let concerns = match event {
+            Event::Object(key) if *key == ObjectKey::kubernetes(Kind::Service) => true,
+            Event::Object(key) => {
+                *mode != Mode::None && [Kind::Endpoints, Kind::EndpointSlice].map(ObjectKey::kubernetes).contains(key)
+            }
+            Event::LeaseDeleted { key } => *mode == Mode::Lease && key.starts_with(lease_directory.as_str()),
+        };
+        if concerns {
+            self.lifecycle.changed();
+        }
+    }
+
     /// Begins an orderly stop: ends the loops and removes the server's lease and endpoint. It has stopped after at most
     /// twice the period of the endpoints.
     pub fn stop(&mut self, now: Duration) {
@@ -250,6 +269,10 @@ impl Controller {
     fn proceed(&mut self, mut running: Running, progress: Progress) {
         match progress {
             Progress::Send(request) => {
+                let writes = matches!(request, Request::Create(_) | Request::Update(_) | Request::Delete { .. });
+                if writes && running.work == Work::KubernetesService {
+                    self.lifecycle.writes();
+                }
                 let timeout = self.timeout(&request);
                 running.id = self.next_id;
                 running.deadline = self.lifecycle.elapsed().saturating_add(timeout);

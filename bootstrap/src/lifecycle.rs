@@ -38,6 +38,11 @@ const READY_POLL: Duration = Duration::from_millis(100);
 const RETRY: Duration = Duration::from_secs(1);
 /// The time limit for the success of the first repairs with hooks, and in both forms for one of the first passes.
 pub(crate) const FIRST_REPAIRS: Duration = Duration::from_secs(60);
+/// The shortest time from the begin of a turn of the Service's loop to that of one that a change causes. It doubles, three times at most, with
+/// each such turn that follows one which wrote something, until the next regular one: two controllers that undo each other's work do so four
+/// times in ten seconds.
+const EVENT_GAP: Duration = Duration::from_millis(500);
+const EVENT_DOUBLINGS: u32 = 3;
 /// The delay of a step, after the wait that was asked for, that still counts in full.
 const LATENESS: Duration = Duration::from_secs(1);
 
@@ -106,6 +111,21 @@ enum Task {
     Running,
 }
 
+/// The turns of the Service's loop that changes cause.
+#[derive(Clone, Copy, Debug, Default)]
+struct ByEvent {
+    /// When the last turn began.
+    last: Duration,
+    /// How many turns in a row a change has caused after a turn that wrote something.
+    turns: u32,
+    /// The last turn wrote something.
+    wrote: bool,
+    /// A change has caused the turn that is due.
+    is_due: bool,
+    /// Something has changed since the turn under way began.
+    meanwhile: bool,
+}
+
 /// The schedule of all work. The caller ends all work that [`start`](Self::start) returns by [`done`](Self::done).
 #[derive(Clone, Debug)]
 pub struct Lifecycle {
@@ -124,6 +144,7 @@ pub struct Lifecycle {
     repairs_until: Option<Duration>,
     /// The time from which the turns of the Service's loop count.
     turns_from: Duration,
+    by_event: ByEvent,
     stop_until: Duration,
     /// The time by the schedule's own count, the caller's clock at the last call, and the wait that was asked for then.
     elapsed: Duration,
@@ -145,6 +166,7 @@ impl Lifecycle {
             ready: false,
             repairs_until: None,
             turns_from: Duration::ZERO,
+            by_event: ByEvent::default(),
             stop_until: Duration::MAX,
             elapsed: Duration::ZERO,
             clock: None,
@@ -213,7 +235,35 @@ impl Lifecycle {
         for work in &due {
             self.tasks[*work as usize] = Task::Running;
         }
+        if due.contains(&Work::KubernetesService) {
+            let ByEvent { turns, is_due, wrote, .. } = self.by_event;
+            let turns = if is_due && wrote { turns.saturating_add(1) } else { 0 };
+            self.by_event = ByEvent { last: now, turns, ..ByEvent::default() };
+        }
         (due, fatal)
+    }
+
+    /// The turn of the Service's loop under way writes something.
+    pub fn writes(&mut self) {
+        self.by_event.wrote = true;
+    }
+
+    /// Something has changed that the loop of the Service keeps: its next turn is due at once, or half a second after the last one began.
+    /// Regular turns do not shift. It has no effect before the loop has begun.
+    pub fn changed(&mut self) {
+        match self.tasks[Work::KubernetesService as usize] {
+            Task::Due(at) => {
+                let gap = EVENT_GAP * (1 << self.by_event.turns.min(EVENT_DOUBLINGS));
+                let sooner = self.elapsed.max(self.by_event.last.saturating_add(gap));
+                // A turn that has failed waits for its time: the server is busy or away.
+                if sooner < at && self.failures[Work::KubernetesService as usize] == 0 {
+                    self.by_event.is_due = true;
+                    self.tasks[Work::KubernetesService as usize] = Task::Due(sooner);
+                }
+            }
+            Task::Running => self.by_event.meanwhile = true,
+            Task::Off => {}
+        }
     }
 
     /// The time at which work is due next; `None` if none is due before running work has ended.
@@ -326,6 +376,9 @@ impl Lifecycle {
                 let period = self.periods.endpoints;
                 let into_turn = (self.elapsed - self.turns_from).as_nanos() % period.as_nanos();
                 self.again(work, succeeded, period - Duration::from_nanos(into_turn as u64));
+                if std::mem::take(&mut self.by_event.meanwhile) {
+                    self.changed();
+                }
             }
             Work::RemoveEndpoint => {}
         }

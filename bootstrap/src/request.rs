@@ -117,6 +117,19 @@ pub enum Answer {
     Failed(Failure),
 }
 
+/// What a watch of the API server or of etcd has seen. Its JSON is an object with one field.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Event {
+    /// An object was created, updated or deleted.
+    Object(ObjectKey),
+    /// A key of etcd was deleted, or its time to live is over.
+    LeaseDeleted {
+        /// The key.
+        key: String,
+    },
+}
+
 /// A failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

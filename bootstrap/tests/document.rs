@@ -17,7 +17,7 @@ use rangekeeper_bootstrap::plan::{
     Answer as Plan, EndpointsAnswer, EndpointsQuestion, LeaseAnswer, LeaseQuestion, NamespacesQuestion, Question,
     ServiceQuestion, SliceQuestion, plan,
 };
-use rangekeeper_bootstrap::request::{Answer, Reason, Request};
+use rangekeeper_bootstrap::request::{Answer, Event, Reason, Request};
 use rangekeeper_bootstrap::service::Wanted;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -107,6 +107,7 @@ fn crosses_whole<T: Serialize + DeserializeOwned>(type_: &str, heading: &str) {
 fn examples_are_read_and_written_by_their_types() {
     crosses_whole::<Request>("Request", "Requests");
     crosses_whole::<Answer>("Answer", "Answers");
+    crosses_whole::<Event>("Event", "Events");
     crosses_whole::<Report>("Report", "Reports");
     crosses_whole::<Fault>("Fault", "Faults");
     crosses_whole::<DecodeError>("DecodeError", "Errors of a value");
@@ -114,10 +115,10 @@ fn examples_are_read_and_written_by_their_types() {
     crosses::<Phase>("Phase");
     crosses::<StoredLease>("StoredLease");
     let types: BTreeSet<&str> = examples().into_iter().map(|(type_, _)| type_).collect();
-    let known = ["Answer", "Config", "DecodeError", "Fault", "Order", "Phase", "Plan", "Question", "Report", "Request"];
-    assert_eq!(types, known.into_iter().chain(["Step", "StoredLease"]).collect());
+    let known = ["Answer", "Config", "DecodeError", "Event", "Fault", "Order", "Phase", "Plan", "Question", "Report"];
+    assert_eq!(types, known.into_iter().chain(["Request", "Step", "StoredLease"]).collect());
     println!("{} examples", examples().len());
-    assert!(examples().len() >= 59);
+    assert!(examples().len() >= 61);
 }
 
 #[test]

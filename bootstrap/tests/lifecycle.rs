@@ -168,6 +168,45 @@ fn what_has_failed_is_tried_again_soon_but_less_and_less() {
 }
 
 #[test]
+fn a_change_makes_the_next_turn_due_and_regular_turns_do_not_shift() {
+    let takes = |work| if work == Work::KubernetesService { 100 } else { 0 };
+    let times = |writes: bool| {
+        let mut play = Play::new(Form::Hooks, Placement::Inside, takes, |_, _| true);
+        // At once, during a turn, and all the time.
+        for at in [5000, 10_050].into_iter().chain((10_100..20_000).step_by(100)).chain([27_000, 40_000]) {
+            play.run_until(at);
+            if writes {
+                play.lifecycle.writes();
+            }
+            play.lifecycle.changed();
+            play.run_until(at);
+        }
+        play.times(Work::KubernetesService)
+    };
+    let expected = [0, 5000, 10_000, 10_500, 11_500, 13_500, 17_500, 20_000, 27_000, 30_000, 40_000];
+    assert_eq!(times(true), expected, "turns that undo what another writer does become rare");
+    let expected = [0, 5000].into_iter().chain((10_000..=20_000).step_by(500)).chain([27_000, 30_000, 40_000]);
+    assert_eq!(times(false), expected.collect::<Vec<_>>());
+}
+
+#[test]
+fn a_change_does_not_hurry_what_fails_nor_what_has_not_begun_or_has_ended() {
+    let ends = |now, work| work != Work::KubernetesService || now >= 3000;
+    let mut play = Play::new(Form::Hooks, Placement::Inside, |_| 0, ends);
+    play.lifecycle.changed();
+    for at in 0..20 {
+        play.run_until(at * 100);
+        play.lifecycle.changed();
+    }
+    play.run_until(5000);
+    assert_eq!(play.times(Work::KubernetesService), [0, 1000, 3000]);
+    play.lifecycle.stop();
+    play.lifecycle.changed();
+    play.run_until(60_000);
+    assert_eq!(play.times(Work::KubernetesService).len(), 3);
+}
+
+#[test]
 fn a_stop_waits_for_the_round_under_way_and_removes_the_endpoint() {
     let takes = |work| if work == Work::KubernetesService { 700 } else { 100 };
     let mut play = Play::new(Form::Hooks, Placement::Inside, takes, |_, _| true);

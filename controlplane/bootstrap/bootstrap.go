@@ -49,6 +49,10 @@ type Controller struct {
 	began    time.Time
 	// ended are the orders that are done.
 	ended chan result
+	// events are what watches have seen. Some are dropped if there are many: each makes the controller look at everything.
+	events chan event
+	// watchesLeases: a watch of the leases runs.
+	watchesLeases sync.Once
 	// logged are the writes that a dry run has logged.
 	logged sync.Map
 	// cancel ends orders under way.
@@ -76,7 +80,7 @@ func New(config Config, server Server) (*Controller, error) {
 	}
 	return &Controller{
 		core: core, server: server, cluster: cluster, leases: &leaseStore{client: server.Etcd}, mode: config.Mode,
-		ended: make(chan result), cancel: map[uint64]context.CancelFunc{},
+		ended: make(chan result), events: make(chan event, 8), cancel: map[uint64]context.CancelFunc{},
 	}, nil
 }
 
@@ -96,7 +100,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	working, stopWorking := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWorking() // all orders are done by then, but for those that no longer matter
 	defer c.core.Close()
-	c.cluster.start(working)
+	c.cluster.start(working, func(key objectKey) { c.watched(event{Object: &key}) })
 	stop, timer := ctx.Done(), time.NewTimer(0)
 	defer timer.Stop()
 	var why error
@@ -144,7 +148,22 @@ func (c *Controller) Run(ctx context.Context) error {
 			if err := c.answered(result); err != nil {
 				return err
 			}
+		case event := <-c.events:
+			text, err := json.Marshal(event)
+			if err != nil {
+				return err
+			}
+			if err := c.core.Watched(c.now(), text); err != nil {
+				return err
+			}
 		}
+	}
+}
+
+func (c *Controller) watched(e event) {
+	select {
+	case c.events <- e:
+	default:
 	}
 }
 
@@ -154,6 +173,11 @@ func (c *Controller) now() time.Duration { return time.Since(c.began) }
 func (c *Controller) perform(ctx context.Context, order order) {
 	limited, cancel := context.WithTimeout(ctx, time.Duration(order.TimeoutMs)*time.Millisecond)
 	c.cancel[order.ID] = cancel
+	if list := order.Request.ListLeases; list != nil && c.server.Etcd != nil {
+		c.watchesLeases.Do(func() {
+			go c.leases.watchDeletions(ctx, list.Prefix, func(key string) { c.watched(event{LeaseDeleted: &leaseDeleted{key}}) })
+		})
+	}
 	go func() {
 		answer := c.do(limited, order.Request)
 		select {

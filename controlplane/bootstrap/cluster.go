@@ -29,6 +29,9 @@ var resources = map[string]schema.GroupVersionResource{
 	"EndpointSlice": {Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"},
 }
 
+// serviceName is the name of the Service, of its Endpoints and of its EndpointSlice.
+const serviceName = "kubernetes"
+
 // cluster reads and writes objects through the API server, in the form of the core.
 type cluster struct {
 	api    dynamic.Interface
@@ -75,7 +78,7 @@ func newCluster(config *rest.Config) (*cluster, error) {
 	// These are read every few seconds. Namespaces are not, and may be many.
 	for _, kind := range []string{"Service", "Endpoints", "EndpointSlice"} {
 		only := func(o *metav1.ListOptions) {
-			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, "kubernetes").String()
+			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, serviceName).String()
 		}
 		of := api.Resource(resources[kind]).Namespace(metav1.NamespaceDefault)
 		// What package dynamicinformer makes, which links the informers of all kinds.
@@ -115,9 +118,14 @@ func (w *watched) broken() {
 	w.brokenAt.Store(&at)
 }
 
-// start fills the caches and keeps them until the context is done.
-func (c *cluster) start(ctx context.Context) {
-	for _, informer := range c.caches {
+// start fills the caches and keeps them until the context is done. It calls changed with each object in them that changes.
+func (c *cluster) start(ctx context.Context, changed func(objectKey)) {
+	for kind, informer := range c.caches {
+		change := func(any) { changed(objectKey{Kind: kind, Namespace: metav1.NamespaceDefault, Name: serviceName}) }
+		// Its error is that the informer has stopped.
+		informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc: change, UpdateFunc: func(_, _ any) { change(nil) }, DeleteFunc: change,
+		})
 		// A failed request is retried, and the round that needs it reports the failure.
 		informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) { informer.broken() })
 		go informer.RunWithContext(ctx)

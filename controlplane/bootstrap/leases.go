@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"context"
 	"errors"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -29,6 +30,26 @@ func (s *leaseStore) list(ctx context.Context, key string, options ...clientv3.O
 		all.Leases = append(all.Leases, storedLease{string(kv.Key), kv.Value, kv.ModRevision, kv.Lease})
 	}
 	return all
+}
+
+// watchAgain is the time after which a watch that has ended begins again.
+const watchAgain = time.Second
+
+// watchDeletions calls deleted with each key of this prefix that is deleted or expires, until the context is done. It may miss some.
+func (s *leaseStore) watchDeletions(ctx context.Context, prefix string, deleted func(key string)) {
+	for ctx.Err() == nil {
+		watching, stop := context.WithCancel(clientv3.WithRequireLeader(ctx))
+		for response := range s.client.Watch(watching, prefix, clientv3.WithPrefix(), clientv3.WithFilterPut()) {
+			for _, event := range response.Events {
+				deleted(string(event.Kv.Key))
+			}
+		}
+		stop()
+		select {
+		case <-time.After(watchAgain):
+		case <-ctx.Done():
+		}
+	}
 }
 
 func (s *leaseStore) put(ctx context.Context, p *putLease) answer {

@@ -65,6 +65,16 @@ type request struct {
 	DeleteLease *deleteLease `json:"deleteLease"`
 }
 
+// event has one field that is not empty.
+type event struct {
+	Object       *objectKey    `json:"object,omitempty"`
+	LeaseDeleted *leaseDeleted `json:"leaseDeleted,omitempty"`
+}
+
+type leaseDeleted struct {
+	Key string `json:"key"`
+}
+
 type putLease struct {
 	Key         string `json:"key"`
 	Value       []byte `json:"value"`

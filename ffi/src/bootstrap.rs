@@ -130,6 +130,33 @@ pub unsafe extern "C" fn rk_bootstrap_answered(
     }
 }
 
+/// Takes what a watch has seen, as JSON (docs/bootstrap-json.md): a change of what the controller keeps makes its next turn due. Poll
+/// after it.
+///
+/// RK_RESULT_INVALID_JSON, with the byte in `error`.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_bootstrap_watched(
+    bootstrap: *const rk_bootstrap,
+    now: u64,
+    event: *const c_char,
+    event_len: usize,
+    error: *mut rk_error,
+) -> rk_result {
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, |scope| {
+            let (bootstrap, event) =
+                (borrow(scope, bootstrap).named("bootstrap")?, text(scope, event, event_len).named("event")?);
+            let event = parse(event)?;
+            bootstrap.0.with(|state| {
+                state.controller.watched(Duration::from_nanos(now), &event);
+                Ok(())
+            })
+        })
+    }
+}
+
 /// Begins an orderly stop at the time `now`: the loops end, then the server's own lease and endpoint are removed.
 /// Poll and answer until a step has the phase "stopped", at most two intervals of the endpoints later.
 #[must_use]

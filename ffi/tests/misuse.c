@@ -924,6 +924,11 @@ static void bootstraps(void) {
   CHECK_RESULT(rk_bootstrap_answered(b, 0, 0, TEXT("\"nonsense\""), &error), RK_RESULT_INVALID_JSON);
   CHECK_RESULT(rk_bootstrap_answered(b, 0, 0, TEXT("\xff"), &error), RK_RESULT_INVALID_UTF8);
   CHECK_OK(rk_bootstrap_answered(b, 0, 12345, TEXT("\"done\""), &error)); /* nobody has asked */
+  static const char event[] = "{\"leaseDeleted\":{\"key\":\"/registry/masterleases/192.0.2.11\"}}";
+  CHECK_NULL(rk_bootstrap_watched(NULL, 0, TEXT(event), &error));
+  CHECK_NULL(rk_bootstrap_watched(b, 0, NULL, 1, &error));
+  CHECK_RESULT(rk_bootstrap_watched(b, 0, TEXT("\"done\""), &error), RK_RESULT_INVALID_JSON);
+  CHECK_OK(rk_bootstrap_watched(b, 0, TEXT(event), &error));
   CHECK_NULL(rk_bootstrap_stop(NULL, 0));
   CHECK_OK(rk_bootstrap_stop(b, 0));
   CHECK_NULL(rk_bootstrap_close(NULL));
@@ -931,6 +936,7 @@ static void bootstraps(void) {
   CHECK_OK(rk_bootstrap_close(b));
   CHECK_CLOSED(rk_bootstrap_poll(b, 0, step, sizeof step, &len));
   CHECK_CLOSED(rk_bootstrap_answered(b, 0, 0, TEXT("\"done\""), &error));
+  CHECK_CLOSED(rk_bootstrap_watched(b, 0, TEXT(event), &error));
   CHECK_CLOSED(rk_bootstrap_stop(b, 0));
   rk_bootstrap_free(b);
   rk_bootstrap_free(NULL);

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Endpoints;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use rangekeeper_bootstrap::leases::StoredLease;
 use rangekeeper_bootstrap::object::{Kind, Object, ObjectKey};
-use rangekeeper_bootstrap::request::{Answer, Failure, Reason, Request};
+use rangekeeper_bootstrap::request::{Answer, Event, Failure, Reason, Request};
 
 use super::{check_endpoints, check_slice, ready, slice_ready};
 
@@ -29,6 +29,8 @@ pub(crate) struct Store {
     written: BTreeMap<ObjectKey, u64>,
     pub(crate) leases: BTreeMap<String, Entry>,
     pub(crate) revision: u64,
+    /// What a watch has not delivered yet.
+    pub(crate) events: Vec<Event>,
     /// What must not happen.
     pub(crate) violations: Vec<String>,
     pub(crate) erased: u64,
@@ -51,7 +53,13 @@ impl Store {
     }
 
     pub(crate) fn expire(&mut self, now: u64) {
-        self.leases.retain(|_, entry| entry.expires.is_none_or(|expires| expires > now));
+        let expired = self.leases.extract_if(.., |_, entry| entry.expires.is_some_and(|expires| expires <= now));
+        self.events.extend(expired.map(|(key, _)| Event::LeaseDeleted { key }));
+    }
+
+    pub(crate) fn remove_lease(&mut self, key: &str) {
+        self.leases.remove(key);
+        self.events.push(Event::LeaseDeleted { key: key.to_owned() });
     }
 
     /// After an outage of etcd all leases begin again.
@@ -81,11 +89,13 @@ impl Store {
         }
         let key = object.key();
         self.written.insert(key.clone(), now);
+        self.events.push(Event::Object(key.clone()));
         self.objects.insert(key, object);
     }
 
     pub(crate) fn delete(&mut self, key: &ObjectKey) {
         self.objects.remove(key);
+        self.events.push(Event::Object(key.clone()));
     }
 
     /// Puts or damages a lease.
@@ -155,7 +165,7 @@ impl Store {
                     return Answer::Conflict;
                 }
                 self.next();
-                self.leases.remove(key);
+                self.remove_lease(key);
                 Answer::Done
             }
         }

@@ -30,5 +30,6 @@ fn no_schedule_breaks_a_promise() {
         assert!(totals.lost_answers > 5000 && totals.clock_jumps > 5000 && totals.naps > 5000);
         assert!(totals.damaged_objects > 10_000 && totals.damaged_leases > 5000 && totals.outages > 5000);
         assert!(totals.writes > 100_000 && totals.converged > 5000);
+        assert!(totals.watched > 100_000 && totals.restored > 5000);
     }
 }

@@ -11,7 +11,7 @@ use rangekeeper_bootstrap::leases::Lease;
 use rangekeeper_bootstrap::lifecycle::Phase;
 use rangekeeper_bootstrap::modes::Mode;
 use rangekeeper_bootstrap::object::{Kind, Object, ObjectKey};
-use rangekeeper_bootstrap::request::{Answer, Failure, Reason, Request};
+use rangekeeper_bootstrap::request::{Answer, Event as Watched, Failure, Reason, Request};
 
 use crate::common::store::{DIRECTORY, Store};
 use crate::common::{IPS, Random, USABLE, any_endpoints, any_slice, ready, slice_ready};
@@ -22,10 +22,30 @@ const QUIET: u64 = 90_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    Poll { server: usize, life: u64 },
-    Apply { server: usize, life: u64, id: u64 },
-    Answer { server: usize, life: u64, id: u64, lost: bool },
+    Poll {
+        server: usize,
+        life: u64,
+    },
+    Apply {
+        server: usize,
+        life: u64,
+        id: u64,
+    },
+    Answer {
+        server: usize,
+        life: u64,
+        id: u64,
+        lost: bool,
+    },
+    Watched {
+        server: usize,
+        life: u64,
+        number: usize,
+    },
     Chaos,
+    /// In the quiet the Endpoints are deleted, and looked at a second later.
+    Deletion,
+    Deleted,
 }
 
 struct Server {
@@ -57,6 +77,8 @@ pub(crate) struct Totals {
     pub(crate) naps: u64,
     pub(crate) damaged_objects: u64,
     pub(crate) damaged_leases: u64,
+    pub(crate) watched: u64,
+    pub(crate) restored: u64,
     pub(crate) outages: u64,
     pub(crate) reports: u64,
     pub(crate) converged: u64,
@@ -74,6 +96,8 @@ impl Totals {
             (&mut self.naps, other.naps),
             (&mut self.damaged_objects, other.damaged_objects),
             (&mut self.damaged_leases, other.damaged_leases),
+            (&mut self.watched, other.watched),
+            (&mut self.restored, other.restored),
             (&mut self.outages, other.outages),
             (&mut self.reports, other.reports),
             (&mut self.converged, other.converged),
@@ -93,6 +117,8 @@ pub(crate) struct World {
     form: Form,
     placement: Placement,
     mode: Mode,
+    /// What was watched so far.
+    watched: Vec<Watched>,
     /// How many ms at most between two blows of chaos.
     pause: u64,
     /// Until when etcd or the API server does not answer, or answers with an error.
@@ -135,6 +161,7 @@ impl World {
             store: Store::default(),
             form: random.pick(&[Form::Hooks, Form::SingleController]),
             placement: random.pick(&[Placement::Beside, Placement::Inside]),
+            watched: Vec::new(),
             mode: if random.percent(85) { Mode::Lease } else { Mode::MasterCount(count as u32) },
             pause: random.pick(&[4000, 12_000, 40_000]),
             etcd_away_until: 0,
@@ -184,12 +211,42 @@ impl World {
                 }
                 Event::Apply { server, life, id } => self.apply(server, life, id),
                 Event::Answer { server, life, id, lost } => self.answer(server, life, id, lost),
+                Event::Watched { server, life, number } => self.sees(server, life, number),
+                Event::Deletion => self.store.delete(&ObjectKey::kubernetes(Kind::Endpoints)),
+                Event::Deleted => self.check_deleted(),
             }
+            self.deliver();
         }
         self.now = CHAOS + QUIET;
         self.check_quiet();
         self.totals.writes = self.store.writes;
         self.totals.erased_in_order = self.store.erased;
+    }
+
+    /// Sends what was written to the watches, some of which miss it until all is quiet.
+    fn deliver(&mut self) {
+        for event in std::mem::take(&mut self.store.events) {
+            self.watched.push(event);
+            for server in 0..self.servers.len() {
+                if self.now >= CHAOS || self.random.percent(80) {
+                    let (life, after) = (self.servers[server].life, 1 + self.random.below(50));
+                    self.push(after, Event::Watched { server, life, number: self.watched.len() - 1 });
+                }
+            }
+        }
+    }
+
+    fn sees(&mut self, server: usize, life: u64, number: usize) {
+        let clock = self.clock(server);
+        let found = &mut self.servers[server];
+        if found.life == life
+            && self.now >= found.sleeps_until
+            && let Some(controller) = &mut found.controller
+        {
+            self.totals.watched += 1;
+            controller.watched(clock, &self.watched[number]);
+            self.poll(server);
+        }
     }
 
     fn clock(&self, server: usize) -> Duration {
@@ -413,7 +470,7 @@ impl World {
         let (remaining, ttl) = (entry.expires.map(|expires| expires.saturating_sub(self.now).max(1)), entry.ttl);
         let generation = self.random.below(100) as i64;
         match self.random.below(6) {
-            0 => drop(self.store.leases.remove(&key)),
+            0 => self.store.remove_lease(&key),
             1 => self.store.put_lease(self.now, &key, b"garbage".to_vec(), remaining),
             2 => {
                 let address = self.random.pick(&IPS[..USABLE]).to_owned();
@@ -450,17 +507,30 @@ impl World {
             server.sleeps_until = server.sleeps_until.min(CHAOS + 1000);
             server.reports = 0;
         }
+        let deletion = CHAOS + QUIET - 10_000 - self.now;
+        self.push(deletion, Event::Deletion);
+        self.push(deletion + 1000, Event::Deleted);
+    }
+
+    fn live(&self) -> BTreeSet<String> {
+        let live = self.servers.iter().filter(|server| server.controller.is_some() && !server.stops);
+        live.map(|server| server.address.to_owned()).collect()
+    }
+
+    /// A second after the Endpoints were deleted they are back.
+    fn check_deleted(&mut self) {
+        let live = self.live();
+        let listed: BTreeSet<String> = ready(self.store.endpoints()).into_iter().collect();
+        if !listed.is_superset(&live) {
+            self.violations.push(format!("{}: {live:?} live, {listed:?} are listed after a deletion", self.now));
+        }
+        self.totals.restored += u64::from(!live.is_empty());
     }
 
     /// After a time without disturbance all is as it should be.
     fn check_quiet(&mut self) {
         self.store.expire(self.now);
-        let live: BTreeSet<String> = self
-            .servers
-            .iter()
-            .filter(|server| server.controller.is_some() && !server.stops)
-            .map(|server| server.address.to_owned())
-            .collect();
+        let live = self.live();
         for server in &self.servers {
             if server.reports > 12 {
                 self.violations.push(format!("{} reports {} times in the quiet", server.address, server.reports));

@@ -52,6 +52,10 @@ fn threads_drive_a_bootstrap_controller_that_one_stops_and_closes() {
                             let result = rk_bootstrap_answered(shared, now, call + id, text, len, ptr::null_mut());
                             assert!(matches!(result, OK | rk_result::Closed), "{result:?}");
                         }
+                        let event = String::from(r#"{"object":{"kind":"Endpoints","name":"kubernetes"}}"#);
+                        let (text, len) = (event.as_ptr().cast(), event.len());
+                        let result = rk_bootstrap_watched(shared, now, text, len, ptr::null_mut());
+                        assert!(matches!(result, OK | rk_result::Closed), "{result:?}");
                         if n == 0 && call == CALLS / 2 {
                             assert_eq!(rk_bootstrap_stop(shared, now), OK);
                         }

@@ -65,6 +65,8 @@ package rk
 #cgo nocallback rk_bootstrap_poll
 #cgo noescape rk_bootstrap_answered
 #cgo nocallback rk_bootstrap_answered
+#cgo noescape rk_bootstrap_watched
+#cgo nocallback rk_bootstrap_watched
 #cgo noescape rk_bootstrap_stop
 #cgo nocallback rk_bootstrap_stop
 #cgo noescape rk_bootstrap_plan
@@ -787,6 +789,16 @@ func BootstrapPoll(bootstrap *Bootstrap, now uint64, buffer []byte, theLen *uint
 func BootstrapAnswered(bootstrap *Bootstrap, now uint64, iD uint64, answer string, theError *Error) Result {
 	var c_error aligned[C.rk_error]
 	result := C.rk_bootstrap_answered((*C.rk_bootstrap)(unsafe.Pointer(bootstrap)), C.uint64_t(now), C.uint64_t(iD), (*C.char)(unsafe.Pointer(unsafe.StringData(answer))), C.size_t(len(answer)), &c_error.c)
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// BootstrapWatched is rk_bootstrap_watched.
+func BootstrapWatched(bootstrap *Bootstrap, now uint64, event string, theError *Error) Result {
+	var c_error aligned[C.rk_error]
+	result := C.rk_bootstrap_watched((*C.rk_bootstrap)(unsafe.Pointer(bootstrap)), C.uint64_t(now), (*C.char)(unsafe.Pointer(unsafe.StringData(event))), C.size_t(len(event)), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}

@@ -1087,6 +1087,25 @@ func BootstrapAnswered(bootstrap *Bootstrap, now uint64, iD uint64, answer strin
 	return result
 }
 
+// BootstrapWatched is rk_bootstrap_watched.
+func BootstrapWatched(bootstrap *Bootstrap, now uint64, event string, theError *Error) (result Result) {
+	c := call{first: (*object)(bootstrap)}
+	if result = c.enter(&bootstrapCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 560
+	atEvent := c.putText(event)
+	atError := fixed + 0
+	result = Result(c.bootstrap.Xrk_bootstrap_watched((*object)(bootstrap).address(), int64(now), int32(atEvent), int32(len(event)), int32(atError)))
+	c.done = true
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
 // BootstrapStop is rk_bootstrap_stop.
 func BootstrapStop(bootstrap *Bootstrap, now uint64) (result Result) {
 	c := call{first: (*object)(bootstrap)}
