@@ -26,8 +26,7 @@ type Index struct {
 	inner *owned[*rk.Index]
 }
 
-// Reservation is the right to create the object of an address. One that only has an Addr is none; with it, Confirm records an
-// object that was created without a reservation.
+// Reservation is the right to create the object of an address.
 type Reservation struct {
 	// Addr is the address.
 	Addr netip.Addr
@@ -141,6 +140,14 @@ func (x *Index) ReserveAddr(addr netip.Addr, until time.Duration) (Reservation, 
 func (x *Index) Confirm(reservation Reservation, revision uint64) error {
 	c := reservation.toC()
 	code := rk.IndexConfirm(x.pointer(), &c, revision)
+	runtime.KeepAlive(x)
+	return resultError(code)
+}
+
+// Created records that the object of an address was created at this resource version without a reservation: ReserveAddr returned
+// ErrAlreadyAllocated, and the API server, which knows better, was asked all the same. Otherwise it is like Confirm.
+func (x *Index) Created(addr netip.Addr, revision uint64) error {
+	code := rk.IndexCreated(x.pointer(), AddrValue(addr).toC(), revision)
 	runtime.KeepAlive(x)
 	return resultError(code)
 }

@@ -71,6 +71,12 @@ func TestIndex(t *testing.T) {
 	if err := errors.Join(index.Added(ten, 101), index.Removed(ten, 105)); err != nil || index.IsTaken(ten) {
 		t.Error("it is not free", err)
 	}
+	if err := errors.Join(index.Created(ten, 106), index.Removed(ten, 105)); err != nil || !index.IsTaken(ten) {
+		t.Error("it was created without a reservation, and is free:", err)
+	}
+	if err := index.Removed(ten, 106); err != nil || index.IsTaken(ten) {
+		t.Error("it is not free", err)
+	}
 	usage(t, index, v4, 1, 253)
 
 	if !must(index.RemoveCIDR(v4)) || must(index.RemoveCIDR(v4)) || !index.IsTaken(one) {

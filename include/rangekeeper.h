@@ -1857,8 +1857,7 @@ typedef struct rk_reservation {
    */
   struct rk_value address;
   /**
-   * The number of this reservation. 0 is no reservation; with it, rk_index_confirm records an object that was
-   * created without one.
+   * The number of this reservation.
    */
   uint64_t id;
 } rk_reservation;
@@ -2857,6 +2856,15 @@ rk_result rk_index_reserve_address(const struct rk_index *index,
 RK_MUST_CHECK
 rk_result rk_index_confirm(const struct rk_index *index,
                            const struct rk_reservation *reservation,
+                           uint64_t revision);
+
+/**
+ * Records that the object of an address was created at `revision` without a reservation: rk_index_reserve_address returned
+ * RK_RESULT_ALREADY_ALLOCATED, and the API server, which knows better, was asked all the same. Otherwise like rk_index_confirm.
+ */
+RK_MUST_CHECK
+rk_result rk_index_created(const struct rk_index *index,
+                           const struct rk_value *address,
                            uint64_t revision);
 
 /**

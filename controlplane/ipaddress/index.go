@@ -162,7 +162,11 @@ func (x *index) reserve(cidrs []rangekeeper.ServiceCIDR) (rangekeeper.Reservatio
 func (x *index) create(address netip.Addr, create func(netip.Addr) (*networkingv1.IPAddress, error)) (*networkingv1.IPAddress, error) {
 	reservation, err := x.core.ReserveAddr(address, x.now()+reservationTime)
 	if errors.Is(err, rangekeeper.ErrAlreadyAllocated) {
-		reservation, err = rangekeeper.Reservation{Addr: address}, nil
+		object, err := create(address)
+		if err == nil {
+			_ = x.core.Created(address, revisionOf(object)) // it fails only after Close
+		}
+		return object, err
 	}
 	if err != nil {
 		return nil, err

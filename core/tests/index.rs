@@ -52,7 +52,9 @@ impl Store {
 
 /// A request to create the object of an address.
 struct Creation {
-    reservation: Reservation,
+    address: IpAddr,
+    /// `None` for a request without one.
+    reservation: Option<Reservation>,
     /// `None` until the store has decided.
     decided: Option<Decision>,
 }
@@ -245,7 +247,11 @@ impl History {
                         totals.reserved += 1;
                         addresses.insert(address);
                         server.reserved.push(Reserved { reservation, until, seen: None, already_exists: false });
-                        server.creations.push(Creation { reservation, decided: None });
+                        server.creations.push(Creation {
+                            address: reservation.address,
+                            reservation: Some(reservation),
+                            decided: None,
+                        });
                     }
                     Err(Full) => {
                         assert!(candidates.iter().all(|cidr| server.free(store, *cidr) == 0));
@@ -259,14 +265,18 @@ impl History {
                     Ok(reservation) => {
                         assert!(is_in && !server.is_taken(store, address) && reservation.address == address);
                         server.reserved.push(Reserved { reservation, until, seen: None, already_exists: false });
-                        server.creations.push(Creation { reservation, decided: None });
+                        server.creations.push(Creation {
+                            address: reservation.address,
+                            reservation: Some(reservation),
+                            decided: None,
+                        });
                     }
                     Err(ReserveError::NotInCidr(named)) => assert!(!is_in && named == address),
                     Err(ReserveError::AlreadyAllocated(named)) => {
                         assert!(is_in && server.is_taken(store, address) && named == address);
                         // The API server may know better.
                         totals.unreserved += 1;
-                        server.creations.push(Creation { reservation: Reservation { address, id: 0 }, decided: None });
+                        server.creations.push(Creation { address, reservation: None, decided: None });
                     }
                     Err(error) => panic!("{error}"),
                 }
@@ -276,7 +286,7 @@ impl History {
                 let Some(creation) = server.any_creation(false, rng).map(|at| &mut server.creations[at]) else {
                     return;
                 };
-                let address = creation.reservation.address;
+                let address = creation.address;
                 let exists = store.states[store.head()].contains(&address);
                 creation.decided = Some(match exists {
                     true => Decision::AlreadyExists,
@@ -290,13 +300,15 @@ impl History {
             8 | 9 => {
                 let Some(at) = server.any_creation(true, rng) else { return };
                 let creation = server.creations.remove(at);
-                let mine = |reserved: &Reserved| reserved.reservation == creation.reservation;
-                let expired = creation.reservation.id != 0 && !server.reserved.iter().any(mine);
+                let mine = |reserved: &Reserved| Some(reserved.reservation) == creation.reservation;
+                let expired = creation.reservation.is_some() && !server.reserved.iter().any(mine);
                 totals.late += u64::from(expired);
                 match creation.decided {
                     Some(Decision::AlreadyExists) => {
                         totals.others += 1;
-                        server.index.already_exists(creation.reservation);
+                        if let Some(reservation) = creation.reservation {
+                            server.index.already_exists(reservation);
+                        }
                         for reserved in server.reserved.iter_mut().filter(|reserved| mine(reserved)) {
                             reserved.already_exists = true;
                         }
@@ -304,13 +316,18 @@ impl History {
                     }
                     Some(Decision::Refused) => {
                         totals.refused += 1;
-                        server.index.abort(creation.reservation);
+                        if let Some(reservation) = creation.reservation {
+                            server.index.abort(reservation);
+                        }
                         server.reserved.retain(|reserved| !mine(reserved));
                     }
                     Some(Decision::CreatedAt(revision)) => {
-                        server.index.confirm(creation.reservation, revision as u64);
+                        match creation.reservation {
+                            Some(reservation) => server.index.confirm(reservation, revision as u64),
+                            None => server.index.created(creation.address, revision as u64),
+                        }
                         server.reserved.retain(|reserved| !mine(reserved));
-                        server.confirmed.push((creation.reservation.address, revision));
+                        server.confirmed.push((creation.address, revision));
                     }
                     None => unreachable!("it was decided"),
                 }
@@ -638,7 +655,7 @@ fn an_object_that_was_observed_stays_taken_when_a_creation_is_given_up() {
     let one = address("10.0.0.9");
     index.added(one, 5);
     // The API server has removed the object and created another one, and an informer reports other addresses first.
-    index.confirm(Reservation { address: one, id: 0 }, 150);
+    index.created(one, 150);
     index.added(address("10.0.0.10"), 200);
     index.expire(LATER);
     assert!(index.is_taken(one));

@@ -36,8 +36,7 @@ impl rk_index {
 pub struct rk_reservation {
     /// The address.
     pub address: rk_value,
-    /// The number of this reservation. 0 is no reservation; with it, rk_index_confirm records an object that was
-    /// created without one.
+    /// The number of this reservation.
     pub id: u64,
 }
 
@@ -265,6 +264,23 @@ pub unsafe extern "C" fn rk_index_confirm(
         let (index, reservation) = unsafe { (borrow(scope, index)?, borrow(scope, reservation)?) };
         let reservation = reservation.try_into()?;
         index.run(|state| state.index.confirm(reservation, revision))
+    })
+}
+
+/// Records that the object of an address was created at `revision` without a reservation: rk_index_reserve_address returned
+/// RK_RESULT_ALREADY_ALLOCATED, and the API server, which knows better, was asked all the same. Otherwise like rk_index_confirm.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_index_created(
+    index: *const rk_index,
+    address: *const rk_value,
+    revision: u64,
+) -> rk_result {
+    guard(|scope| {
+        // SAFETY: the caller's promise; see guard.
+        let (index, created) = unsafe { (borrow(scope, index)?, borrow(scope, address)?) };
+        let created = self::address(created)?;
+        index.run(|state| state.index.created(created, revision))
     })
 }
 

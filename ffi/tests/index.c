@@ -60,6 +60,15 @@ int main(void) {
   CHECK_OK(rk_index_is_taken(index, &all[0].address, &answer));
   CHECK(!answer);
 
+  /* An object that was created without a reservation is as good. */
+  CHECK_OK(rk_index_created(index, &all[0].address, 103));
+  CHECK_OK(rk_index_removed(index, &all[0].address, 102));
+  CHECK_OK(rk_index_is_taken(index, &all[0].address, &answer));
+  CHECK(answer);
+  CHECK_OK(rk_index_removed(index, &all[0].address, 103));
+  CHECK_OK(rk_index_is_taken(index, &all[0].address, &answer));
+  CHECK(!answer);
+
   CHECK_OK(rk_index_remove_cidr(index, &wide, &answer));
   CHECK(answer);
   CHECK_RESULT(rk_index_usage(index, &wide, &used, &available), RK_RESULT_INVALID_ARGUMENT);

@@ -1145,6 +1145,9 @@ static void indexes(void) {
   CHECK_NULL(rk_index_confirm(NULL, &r, 1));
   CHECK_NULL(rk_index_confirm(x, NULL, 1));
   CHECK_INVALID(rk_index_confirm(x, &r, 1));
+  CHECK_NULL(rk_index_created(NULL, &r.address, 1));
+  CHECK_NULL(rk_index_created(x, NULL, 1));
+  CHECK_INVALID(rk_index_created(x, &r.address, 1));
   CHECK_NULL(rk_index_abort(NULL, &r));
   CHECK_NULL(rk_index_abort(x, NULL));
   CHECK_INVALID(rk_index_abort(x, &r));

@@ -38,8 +38,7 @@ impl Flight {
     }
 
     /// Records that an object was created.
-    pub(super) fn confirm(&mut self, id: u64, revision: u64) {
-        self.end(id);
+    pub(super) fn created_at(&mut self, revision: u64) {
         if revision > self.observed {
             self.created = self.created.max(Some(revision));
         }

@@ -140,8 +140,7 @@ impl Region {
 pub struct Reservation {
     /// The address.
     pub address: IpAddr,
-    /// The number of this reservation: once it has expired, the same address can be reserved again. 0 is no
-    /// reservation; with it, [`Index::confirm`] records an object that was created without one.
+    /// The number of this reservation: once it has expired, the same address can be reserved again.
     pub id: u64,
 }
 
@@ -295,8 +294,25 @@ impl Index {
     /// Cost: O(CIDRs).
     pub fn confirm(&mut self, reservation: Reservation, revision: u64) {
         let key = key(reservation.address);
-        let is_known = self.update(key, |flight| flight.confirm(reservation.id, revision));
-        // Otherwise the creation was observed before its answer arrived, and maybe even a removal.
+        let is_known = self.update(key, |flight| {
+            flight.end(reservation.id);
+            flight.created_at(revision);
+        });
+        self.has_created(key, is_known, revision);
+    }
+
+    /// Records that the object of an address was created at `revision` without a reservation: the address was taken, and the API server, which
+    /// knows better, was asked all the same. Otherwise like [`confirm`](Self::confirm).
+    ///
+    /// Cost: O(CIDRs).
+    pub fn created(&mut self, address: IpAddr, revision: u64) {
+        let key = key(address);
+        let is_known = self.update(key, |flight| flight.created_at(revision));
+        self.has_created(key, is_known, revision);
+    }
+
+    fn has_created(&mut self, key: Key, is_known: bool, revision: u64) {
+        // If it was not known, the creation was observed before its answer arrived, and maybe even a removal.
         if !is_known && revision > self.observed {
             let is_there = !self.take(key);
             self.in_flight.insert(key, Flight::created(revision, is_there, self.observed));

@@ -121,6 +121,8 @@ package rk
 #cgo nocallback rk_index_reserve_address
 #cgo noescape rk_index_confirm
 #cgo nocallback rk_index_confirm
+#cgo noescape rk_index_created
+#cgo nocallback rk_index_created
 #cgo noescape rk_index_abort
 #cgo nocallback rk_index_abort
 #cgo noescape rk_index_already_exists
@@ -997,6 +999,11 @@ func IndexReserveAddress(index *Index, value *Value, until uint64, reservation *
 // IndexConfirm is rk_index_confirm.
 func IndexConfirm(index *Index, reservation *Reservation, revision uint64) Result {
 	return Result(C.rk_index_confirm((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_reservation)(unsafe.Pointer(reservation)), C.uint64_t(revision)))
+}
+
+// IndexCreated is rk_index_created.
+func IndexCreated(index *Index, address *Value, revision uint64) Result {
+	return Result(C.rk_index_created((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_value)(unsafe.Pointer(address)), C.uint64_t(revision)))
 }
 
 // IndexAbort is rk_index_abort.

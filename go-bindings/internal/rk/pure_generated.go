@@ -1666,6 +1666,26 @@ func IndexConfirm(index *Index, reservation *Reservation, revision uint64) (resu
 	return result
 }
 
+// IndexCreated is rk_index_created.
+func IndexCreated(index *Index, address *Value, revision uint64) (result Result) {
+	c := call{first: (*object)(index)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 24
+	var atAddress uint32
+	if address != nil {
+		atAddress = fixed + 0
+		address.store(&c, atAddress)
+	}
+	c.grow()
+	result = Result(c.core.Xrk_index_created((*object)(index).address(), int32(atAddress), int64(revision)))
+	c.done = true
+	return result
+}
+
 // IndexAbort is rk_index_abort.
 func IndexAbort(index *Index, reservation *Reservation) (result Result) {
 	c := call{first: (*object)(index)}

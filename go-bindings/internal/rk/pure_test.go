@@ -140,7 +140,7 @@ func TestNoMemory(t *testing.T) {
 	address, reservation := Value{Kind: ValueKindIPv4, Low: 10 << 24}, Reservation{}
 	for i, result := range []Result{
 		AllocatorDryRun(a, &none), AuditObserveServices(audit, nil, services, &details), IndexAdded(index, &address, 1),
-		IndexReserveAddress(index, &address, 1, &reservation), IndexConfirm(index, &Reservation{Address: address}, 1),
+		IndexReserveAddress(index, &address, 1, &reservation), IndexConfirm(index, &Reservation{Address: address}, 1), IndexCreated(index, &address, 1),
 	} {
 		if result != ResultNoMemory || none != nil {
 			t.Error(i, result)

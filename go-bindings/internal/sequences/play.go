@@ -134,7 +134,7 @@ func indexes(s *sequence) {
 		now += time.Duration(s.IntN(1000))
 		revision += s.Uint64N(3)
 		cidr := all[s.IntN(len(all))]
-		one := rangekeeper.Reservation{Addr: s.someAddr()}
+		one := rangekeeper.Reservation{Addr: s.someAddr()} // of no index
 		if len(reserved) > 0 && s.IntN(5) > 0 {
 			one = reserved[s.IntN(len(reserved))]
 		}
@@ -147,8 +147,10 @@ func indexes(s *sequence) {
 			keep(x.Reserve(all[:s.IntN(5)], now+5000))
 		case 6:
 			keep(x.ReserveAddr(s.someAddr(), now+5000))
-		case 7, 8:
+		case 7:
 			s.answer("confirm", x.Confirm(one, revision))
+		case 8:
+			s.answer("created", x.Created(s.someAddr(), revision))
 		case 9:
 			s.answer("abort", x.Abort(one), x.AlreadyExists(one))
 		case 10:

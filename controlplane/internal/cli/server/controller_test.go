@@ -25,8 +25,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
@@ -440,14 +442,66 @@ func get(t *testing.T, url string) (code int, body string) {
 	return answer.StatusCode, string(text)
 }
 
-func TestControllerUsage(t *testing.T) {
-	etcd := etcdtest.Start(t, "")
-	endpoints := []string{"--endpoints", strings.Join(etcd.Endpoints(), ",")}
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	err := os.WriteFile(kubeconfig, []byte(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]}`), 0o600)
+// TestControllerWaitsForEtcd starts it before its etcd, and without an API server.
+func TestControllerWaitsForEtcd(t *testing.T) {
+	port := etcdtest.FreePort(t)
+	c := startController(t, "--kubeconfig", kubeconfigOfNobody(t), "--endpoints", fmt.Sprintf("http://127.0.0.1:%d", port), "--dial-timeout", "1s",
+		"--service-cluster-ip-range", "10.96.0.0/12", "--service-node-port-range", "30000-32767", "--healthz-bind-address", "127.0.0.1:0")
+	said := func(words string) func() error {
+		return func() error {
+			if len(c.said(words)) != 1 {
+				return fmt.Errorf("it says %q %d times", words, len(c.said(words)))
+			}
+			return nil
+		}
+	}
+	eventually(t, said("waiting for etcd"))
+	etcd, err := embedded.Start(t.Context(), embedded.Config{Dir: filepath.Join(t.TempDir(), "etcd"), ClientPort: uint16(port)})
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(etcd.Close)
+	eventually(t, said("waiting for the API server and etcd"))
+	if err := said("waiting for etcd")(); err != nil {
+		t.Error(err)
+	}
+	c.stop(t)
+}
+
+func TestHostAddress(t *testing.T) {
+	of := func(text string) net.IP {
+		values, err := rangekeeper.ParseCIDR(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		address, err := hostAddress(values)
+		if err != nil {
+			t.Skip(err)
+		}
+		return address
+	}
+	// A host may have addresses of one family only.
+	four, six := of("10.96.0.0/12"), of("fd00::/108")
+	if !four.Equal(six) && (four.To4() == nil || six.To4() != nil) {
+		t.Errorf("%s is for IPv4, and %s for IPv6", four, six)
+	}
+}
+
+// kubeconfigOfNobody is that of an API server that does not answer.
+func kubeconfigOfNobody(t *testing.T) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "kubeconfig")
+	const text = `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]}`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestControllerUsage(t *testing.T) {
+	etcd := etcdtest.Start(t, "")
+	endpoints := []string{"--endpoints", strings.Join(etcd.Endpoints(), ",")}
+	kubeconfig := kubeconfigOfNobody(t)
 	ranged := []string{"--service-cluster-ip-range", "10.96.0.0/12", "--service-node-port-range", "30000-32767"}
 	known := append(endpoints, "--kubeconfig", kubeconfig, "--advertise-address", "192.0.2.10", "--healthz-bind-address", "")
 	for _, c := range []struct {

@@ -35,7 +35,7 @@ func (h *header) pure(w *writer) {
 
 // adders are the functions without a list that add to their object, one by one.
 var adders = []string{
-	"rk_allocator_dry_run", "rk_audit_add_service_cidr", "rk_audit_compare_bitmap", "rk_committer_handle", "rk_index_insert_cidr", "rk_index_reserve", "rk_index_reserve_address", "rk_index_confirm",
+	"rk_allocator_dry_run", "rk_audit_add_service_cidr", "rk_audit_compare_bitmap", "rk_committer_handle", "rk_index_insert_cidr", "rk_index_reserve", "rk_index_reserve_address", "rk_index_confirm", "rk_index_created",
 	"rk_index_added",
 }
 
