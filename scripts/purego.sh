@@ -22,17 +22,15 @@ translate() { # PACKAGE STACK-SIZE FUNCTION...
 	shift 2
 	for name in "$@"; do exports+=("--export=$name"); done
 	mkdir -p "$out/$package"
-	# Another make may be here at the same time.
-	local wasm=target/$target/release/$package.$$.wasm
+	local wasm=target/$target/release/$package.wasm
 	# The stack comes first, so that its overflow is a trap; Go restores its pointer after one.
 	"$linker" --no-entry --gc-sections --strip-all --stack-first -z "stack-size=$stack" --export=__stack_pointer --export=__heap_base \
 		--export=rk_memory_allocate --export=rk_memory_free --export=rk_memory_keep_faults --export=rk_memory_fault "${exports[@]}" \
 		target/$target/release/librangekeeper.a -o "$wasm"
 	local made="$wasm2go $(sha256sum < "$wasm")"
-	if [[ $(cat "$out/$package/made" 2>/dev/null) == "$made" ]]; then rm "$wasm"; return; fi
-	scripts/patiently.sh "the library as Go" "${GO:-go}" run "github.com/ncruces/wasm2go@$wasm2go" -unsafe -pkg "$package" -o "$out/$package/new.$$" "$wasm"
-	rm "$wasm"
-	mv "$out/$package/new.$$" "$out/$package/$package.go"
+	[[ $(cat "$out/$package/made" 2>/dev/null) == "$made" ]] && return
+	scripts/patiently.sh "the library as Go" "${GO:-go}" run "github.com/ncruces/wasm2go@$wasm2go" -unsafe -pkg "$package" -o "$out/$package/new" "$wasm"
+	mv "$out/$package/new" "$out/$package/$package.go"
 	echo "$made" > "$out/$package/made"
 }
 
