@@ -16,6 +16,8 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 # rustc's own, which knows all architectures.
 objcopy() { LD_LIBRARY_PATH=$sysroot/lib "$sysroot/lib/rustlib/$host/bin/rust-objcopy" "$@"; }
 
+# In a folder of its own: the linkers below are part of what cargo compares, and it would compile all of target/release again.
+built=target/native
 packaging/zig.sh
 for platform in linux-amd64 linux-arm64 linux-amd64-musl linux-arm64-musl; do
 	target=${targets[$platform]}
@@ -34,15 +36,15 @@ for platform in linux-amd64 linux-arm64 linux-amd64-musl linux-arm64-musl; do
 		kinds=staticlib
 		arguments=(-L "native=$sysroot/lib/rustlib/$target/lib/self-contained" -l static=unwind)
 	fi
-	"${CARGO:-cargo}" rustc --config "target.$target.rustflags = [$remaps]" --release --locked --target "$target" -p rangekeeper-ffi --crate-type "$kinds" -- "${arguments[@]}"
-	ffi/localise.sh "target/$target/release/librangekeeper.a"
+	"${CARGO:-cargo}" rustc --config "target.$target.rustflags = [$remaps]" --release --locked --target "$target" --target-dir "$built" -p rangekeeper-ffi --crate-type "$kinds" -- "${arguments[@]}"
+	ffi/localise.sh "$built/$target/release/librangekeeper.a"
 	lib=$out/lib/$platform
 	rm -rf "$lib"
 	mkdir -p "$lib"
 	packaging/notices.sh "$lib/THIRD_PARTY_NOTICES"
-	objcopy --strip-debug "target/$target/release/librangekeeper.a" "$lib/librangekeeper.a"
+	objcopy --strip-debug "$built/$target/release/librangekeeper.a" "$lib/librangekeeper.a"
 	[[ $kinds == *cdylib ]] || continue
-	objcopy --strip-all "target/$target/release/librangekeeper.so" "$lib/librangekeeper.so"
+	objcopy --strip-all "$built/$target/release/librangekeeper.so" "$lib/librangekeeper.so"
 	newest=$(objdump -T "$lib/librangekeeper.so" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1)
 	printf '%s\n' "$newest" "GLIBC_$glibc" | sort -CV || { echo "native.sh: $lib/librangekeeper.so needs $newest" >&2; exit 1; }
 	if readelf -d "$lib/librangekeeper.so" | grep libgcc_s; then echo "native.sh: $lib/librangekeeper.so needs libgcc_s" >&2; exit 1; fi
