@@ -37,7 +37,7 @@ pub struct Wanted {
     pub addresses: Vec<String>,
     /// The ports, for a subset without valid ones.
     pub ports: Vec<EndpointPort>,
-    /// Whether other ports are reset. Not when a server goes.
+    /// Whether other ports are reset.
     #[serde(default)]
     pub reconcile_ports: bool,
     /// An address to remove from those that are not ready as well.

@@ -14,7 +14,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 )
 
-// TestTurnsByEvent has a controller whose regular turns are ten minutes apart. It mends what is deleted, and removes the address of a server
+// TestTurnsByEvent has a controller whose regular turns are ten minutes apart. It recreates what is deleted, and removes the address of a server
 // whose lease runs out, all the same.
 func TestTurnsByEvent(t *testing.T) {
 	t.Parallel()
