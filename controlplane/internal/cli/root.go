@@ -285,13 +285,16 @@ func versionText() string {
 	return version + " (commit " + revision + ")"
 }
 
+// VersionLine is what the command version prints.
+func VersionLine(c *cobra.Command) string { return "rangekeeper version " + c.Root().Version }
+
 func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Show the version of this program",
 		Args:  usage.Arguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(c.OutOrStdout(), "rangekeeper version "+c.Root().Version)
+			_, err := fmt.Fprintln(c.OutOrStdout(), VersionLine(c))
 			return err
 		},
 	}

@@ -231,7 +231,7 @@ func (o *controllerFlags) run(ctx context.Context, c *cobra.Command) error {
 			return fmt.Errorf("--healthz-bind-address: %w", err)
 		}
 		mux := health(controller, registry)
-		mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "rangekeeper version "+c.Root().Version) })
+		mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, cli.VersionLine(c)) })
 		if address, ok := listener.Addr().(*net.TCPAddr); ok && address.IP.IsLoopback() {
 			profile(mux)
 		}
