@@ -5,28 +5,43 @@ SHELL := /bin/bash
 
 CARGO ?= cargo
 GO ?= go
+# rustup installs the compiler of rust-toolchain.toml by itself, unless RUSTUP_AUTO_INSTALL is 0.
+$(shell $(CARGO) --version >/dev/null 2>&1 || rustup toolchain install >&2)
 PREFIX ?= /usr/local
 SECONDS ?= 60
 # With -trimpath Go shares compiled packages between all programs, tests and checks: Kubernetes is compiled once.
-export GOFLAGS := -trimpath $(GOFLAGS)
-# The packages of controlplane whose tests run kube-apiservers.
-CLUSTER_PACKAGES = $(sort $(dir $(shell cd controlplane && grep -rl apiservertest --include=*_test.go .)))
-GOFILES := go-bindings controlplane dropin conformance bench/upstream examples apiserver packaging
+# Kubernetes' own builds have grpcnotrace, too. Without it gRPC links text/template, and with that all exported methods
+# of everything that is linked.
+export GOFLAGS := -trimpath -tags=grpcnotrace $(GOFLAGS)
+# How the command is built. Its tests are built so, too, and nothing is compiled twice.
+STATIC := CGO_ENABLED=0
+# Flags of go test. `make check` and `make lint` run go vet, which has to analyse all that a package imports.
+UNVETTED := -count=1 -vet=off
+# The packages of controlplane whose tests run kube-apiservers, and the tests in the files that do. `make test` runs all
+# other tests.
+CLUSTER_FILES = $(shell grep -rl apiservertest --include=*_test.go controlplane)
+CLUSTER_PACKAGES = $(sort $(patsubst controlplane/%,./%,$(dir $(CLUSTER_FILES))))
+CLUSTER_TESTS = ^($(subst $() ,|,$(strip $(shell grep -ho '^func Test[A-Za-z0-9]*' $(CLUSTER_FILES) | sed 's/^func //' | grep -vx TestMain))))$$
+GOFILES := ffi go-bindings controlplane kube-apiserver examples release
 # The releases of Kubernetes for which servers are built and tested: by default the newest and the oldest supported one.
-RELEASES ?= $(shell sed -n '1p;$$p' controlplane/kubernetes/releases.txt)
-ALL_RELEASES = $(shell cat controlplane/kubernetes/releases.txt)
+RELEASES ?= $(shell sed -n '1p;$$p' controlplane/releases/releases.txt)
+ALL_RELEASES = $(shell cat controlplane/releases/releases.txt)
+NIGHTLY = $(shell sed -n 's/^channel = "\(.*\)"/\1/p' testing/fuzz/rust-toolchain.toml)
 # The platform of this machine, which ThreadSanitizer needs by name.
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 # Other platforms that the library must compile for: one with an unsigned char in C, and a big-endian one.
 TARGETS := aarch64-unknown-linux-gnu s390x-unknown-linux-gnu
-# Other architectures for which the binding's tests run, each with its emulator; one is big-endian, and one of 32 bits, which runs as it
-# is (qemu's emulator of it cannot run Go).
+# Other architectures for which the binding's tests run, each with its emulator; one is big-endian, and one of 32 bits,
+# which runs as it is (qemu's emulator of it cannot run Go).
 GO_EMULATED := s390x/qemu-s390x-static 386/env arm64/qemu-aarch64-static
+# Endpoints are deprecated, and have to be kept.
+STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 -checks inherit,-SA1019
+DEADCODE = $(GO) run golang.org/x/tools/cmd/deadcode@v0.52.0
 PROMTOOL = $(GO) run github.com/prometheus/prometheus/cmd/promtool@v0.316.0
-# The packages of Kubernetes with files in dropin/overlay/all.
-DROPIN_PACKAGES = $(sort $(patsubst dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find dropin/overlay/all -name '*.go'))))
+# The packages of Kubernetes with files in kube-apiserver/dropin/overlay/all.
+DROPIN_PACKAGES = $(sort $(patsubst kube-apiserver/dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find kube-apiserver/dropin/overlay/all -name '*.go'))))
 
-.PHONY: help library purego build run up check test test-rust test-c test-go test-backends test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short faults bench profile instructions instructions-record compare compare-backends compare-corpora compare-store compare-apiserver compare-growth measure-audit compare-model goldens fixtures header install installed dist check-dist outside reproducible fmt lint targets miri tsan crates dependencies chart alerts doc nightly setup clean
+.PHONY: help library purego build run up check test test-rust test-c test-go test-backends test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short faults bench bench-once profile instructions instructions-record compare compare-backends compare-corpora compare-store compare-apiserver compare-growth measure-audit record compare-model goldens fixtures header install installed dist check-dist outside reproducible fmt lint targets miri tsan crates dependencies manifests chart alerts analyse api-changes doc nightly setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -44,16 +59,18 @@ purego: ## Translates the library to Go, go-bindings/internal/wasm, which the Go
 build: purego $(if $(filter native,$(BACKEND)),library) ## Builds bin/rangekeeper and the plugin bin/kubectl-rangekeeper; BACKEND=native calls the core through cgo.
 	@scripts/programs.sh bin
 
-run: build ## Repairs a damaged cluster's snapshot, restores it into an etcd and audits the result.
+run: purego $(if $(filter native,$(BACKEND)),library) ## Repairs a damaged cluster's snapshot, restores it into an etcd and audits the result.
 	@scripts/run.sh
 
 up: build library ## Builds the kube-apiserver with Rangekeeper inside and runs it on loopback; ARGS='--servers 3' passes flags.
 	@scripts/dropin.sh $(firstword $(RELEASES))
 	bin/rangekeeper up $(ARGS)
 
-check: library purego test-rust ## Checks a commit in 2 minutes: format, clippy, and the tests in Rust and of the binding.
+check: library purego doc test-rust ## Checks a commit: format, clippy, links of the documentation, and the tests in Rust and of the binding.
 	$(CARGO) fmt --all --check
 	@test -z "$$(gofmt -l $(GOFILES))" || { gofmt -l $(GOFILES); exit 1; }
+	@scripts/columns.sh
+	@scripts/links.sh
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	cd go-bindings && $(GO) vet -unreachable=false ./... && $(GO) test -count=1 -short ./... && $(GO) test -count=1 -tags rangekeeper_native .
 
@@ -66,26 +83,24 @@ test-c: library ## Runs the C programs plain, under sanitizers and under valgrin
 	ffi/tests/run.sh
 
 test-go: library purego ## Runs the Go tests, the binding's with both back ends, under the race detector and with a stressed collector.
-	cd go-bindings && RANGEKEEPER_SEQUENCES=50000 $(GO) test -count=1 ./...
-	cd go-bindings && GOGC=1 $(GO) test -count=1 .
-	cd go-bindings && $(GO) test -count=1 -tags rangekeeper_native .
-	cd go-bindings && GODEBUG=cgocheck=1 $(GO) test -count=1 -race -tags rangekeeper_native .
-	cd go-bindings && GOGC=1 $(GO) test -count=1 -tags rangekeeper_native .
-	cd controlplane && $(GO) build -o ../target/restored-etcd ./cmd/restored-etcd
-	cd go-bindings/etcdstore && ../../target/restored-etcd ../../testdata/kube-1.32-dual-stack/clean.db.gz $(GO) test -count=1 ./...
-	cd controlplane && $(GO) test -count=1 -short ./...
-	cd controlplane && $(GO) test -count=1 -tags rangekeeper_native -run '^TestCallsIntoTheLibrary$$' ./internal/cli
+	cd go-bindings && RANGEKEEPER_SEQUENCES=10000 $(GO) test $(UNVETTED) ./internal/...
+	cd go-bindings && GOGC=1 $(GO) test $(UNVETTED) .
+	cd go-bindings && GOGC=1 GODEBUG=cgocheck=1 $(GO) test $(UNVETTED) -race -tags rangekeeper_native .
+	cd controlplane && $(STATIC) $(GO) build -o ../target/restored-etcd ./cmd/restored-etcd
+	cd go-bindings/etcdstore && $(STATIC) ../../target/restored-etcd ../../testing/testdata/kube-1.32-dual-stack/clean.db.gz $(GO) test $(UNVETTED) ./...
+	cd controlplane && $(STATIC) $(GO) test $(UNVETTED) -short ./...
 
-test-backends: library purego ## Runs 200,000 sequences on both back ends, and the tests of the pure Go one under the race detector.
-	cd go-bindings && $(GO) test -count=1 ./internal/sequences
-	cd go-bindings && $(GO) test -count=1 -race .
+test-backends: library purego ## Runs 200,000 sequences on both back ends, the tests of the pure Go one under the race detector, and counts the command's calls into the native one.
+	cd go-bindings && $(GO) test $(UNVETTED) ./internal/sequences
+	cd go-bindings && $(GO) test $(UNVETTED) -race .
+	cd controlplane && $(GO) test $(UNVETTED) -tags rangekeeper_native,grpcnotrace -run '^TestCallsIntoTheLibrary$$' ./internal/cli
 
 test-cluster: apiservers kine dropin ## Builds kube-apiservers and kine, and runs the tests that need them.
-	cd controlplane && RANGEKEEPER_REQUIRE_APISERVER="$(RELEASES)" $(GO) test -count=1 -timeout 20m -p 3 $(CLUSTER_PACKAGES) # they wait more than they work
-	cd dropin && $(GO) test -count=1 ./...
+	cd controlplane && $(STATIC) RANGEKEEPER_REQUIRE_APISERVER="$(RELEASES)" $(GO) test $(UNVETTED) -timeout 20m -p 3 -run '$(CLUSTER_TESTS)' $(CLUSTER_PACKAGES) # they wait more than they work
+	cd kube-apiserver/dropin && $(GO) test $(UNVETTED) ./...
 
 apiservers: ## Builds the kube-apiservers of RELEASES that tests run, bin/kube-apiserver-VERSION; minutes the first time.
-	@for release in $(RELEASES); do scripts/build-apiserver.sh $$release apiserver . bin/kube-apiserver-$$release; done
+	@for release in $(RELEASES); do scripts/build-apiserver.sh $$release kube-apiserver/stock . bin/kube-apiserver-$$release; done
 
 kine: ## Builds kine, the store of k3s, that tests run, bin/kine; minutes the first time.
 	@scripts/kine.sh
@@ -94,22 +109,23 @@ dropin: purego library ## Builds the kube-apiservers of RELEASES with Rangekeepe
 	@for release in $(RELEASES); do scripts/dropin.sh $$release; done
 
 conformance: purego ## Runs Kubernetes' own tests of the packages that Rangekeeper replaces, for RELEASES.
-	@for release in $(RELEASES); do scripts/dropin.sh $$release --sources; (cd conformance && $(GO) run ./cmd/released -release $$release); done
+	@for release in $(RELEASES); do scripts/dropin.sh $$release --sources; done
+	@cd kube-apiserver/conformance && $(GO) run ./cmd/released $(RELEASES)
 
 e2e: apiservers dropin ## Runs clusters of servers with Rangekeeper inside until their repairs have run: two hours.
-	cd controlplane && RANGEKEEPER_E2E_LONG=1 RANGEKEEPER_REQUIRE_APISERVER="$(RELEASES)" $(GO) test -count=1 -v -timeout 3h ./e2e
+	cd controlplane && $(STATIC) RANGEKEEPER_E2E_LONG=1 RANGEKEEPER_REQUIRE_APISERVER="$(RELEASES)" $(GO) test $(UNVETTED) -v -timeout 3h ./e2e
 
 e2e-stock: apiservers ## Counts the values that stock kube-apiservers allocate twice, for docs/differences.md; an hour.
-	cd controlplane && RANGEKEEPER_E2E_STOCK=1 RANGEKEEPER_E2E_LONG=1 RANGEKEEPER_REQUIRE_APISERVER="$(RELEASES)" $(GO) test -count=1 -v -timeout 2h -run '^TestStock' ./e2e
+	cd controlplane && $(STATIC) RANGEKEEPER_E2E_STOCK=1 RANGEKEEPER_E2E_LONG=1 RANGEKEEPER_REQUIRE_APISERVER="$(RELEASES)" $(GO) test $(UNVETTED) -v -timeout 2h -run '^TestStock' ./e2e
 
 examples: build ## Runs the example programs and checks that README.md shows them.
 	examples/run.sh
 
 fuzz: ## Runs every fuzz target for SECONDS=60 (needs a nightly compiler and cargo-fuzz).
-	fuzz/run.sh $(SECONDS)
+	testing/fuzz/run.sh $(SECONDS)
 
 compare-corpora: library purego ## Plays the inputs that `make fuzz` has found on both back ends of the Go binding.
-	cd go-bindings && RANGEKEEPER_CORPUS_FLOOR=1000 $(GO) test -count=1 -v -run '^TestBackEndsAgreeOnCorpora$$' ./internal/sequences
+	cd go-bindings && RANGEKEEPER_CORPUS_FLOOR=1000 $(GO) test $(UNVETTED) -v -run '^TestBackEndsAgreeOnCorpora$$' ./internal/sequences
 
 simulate: ## Plays 10,000,000 schedules of the commit protocol, or as many as fit in 15 minutes; SEED=N repeats one.
 	$(CARGO) run --release --locked -p rangekeeper-simulation -- $(if $(SEED),--seed $(SEED),--schedules 10000000 --minutes 15)
@@ -124,8 +140,11 @@ bench: ## Measures the crates with criterion.
 profile: ## Draws where a bench spends its time, as target/profile/BENCH.svg; BENCH='commit' or BENCH='commit FILTER' (needs perf).
 	@scripts/profile.sh $(BENCH)
 
-faults: ## Puts each fault of simulation/faults into the commit protocol, and has the simulation find it; half an hour.
+faults: ## Puts each fault of testing/simulation/faults into the commit protocol, and has the simulation find it; half an hour.
 	@scripts/faults.sh check
+
+bench-once: ## Runs each of the crates' benches once, without a measurement.
+	$(CARGO) test --locked --quiet -p rangekeeper-bench --benches -- --test
 
 instructions: ## Counts the instructions of the hottest operations, compares them with bench/instructions.txt, and checks how they grow (needs valgrind).
 	@scripts/instructions.sh
@@ -136,35 +155,38 @@ instructions-record: ## Rewrites bench/instructions.txt.
 compare: purego ## Measures the same work on the reference and here, in turn; writes target/compare.json.
 	$(CARGO) build --release --locked -p rangekeeper-bench --bin compare-rust
 	rm -f target/compare
-	cd bench/upstream && $(GO) build -o ../../target/compare ./cmd/compare && ../../target/compare -rust ../../target/release/compare-rust
+	cd kube-apiserver/compare && $(GO) build -o ../../target/compare ./cmd/compare && ../../target/compare -rust ../../target/release/compare-rust
 
 compare-backends: library purego ## Measures the Go binding with both back ends in turn.
 	scripts/compare-backends.sh
 
 compare-store: purego ## Measures allocations through an etcd by the reference and here, in turn; writes target/compare-store.json.
 	rm -f target/compare-store
-	cd bench/upstream && $(GO) build -o ../../target/compare-store ./cmd/compare-store && ../../target/compare-store
+	cd kube-apiserver/compare && $(GO) build -o ../../target/compare-store ./cmd/compare-store && ../../target/compare-store
 
 compare-apiserver: apiservers dropin ## Measures the creation of Services by stock kube-apiservers and with Rangekeeper inside; writes target/compare-apiserver.json.
 	rm -f target/compare-apiserver
-	cd bench/upstream && $(GO) build -o ../../target/compare-apiserver ./cmd/compare-apiserver && ../../target/compare-apiserver
+	cd kube-apiserver/compare && $(GO) build -o ../../target/compare-apiserver ./cmd/compare-apiserver && ../../target/compare-apiserver
 
 compare-growth: apiservers dropin ## Measures kube-apiservers with more and more Services, stock ones and with Rangekeeper inside; writes target/compare-growth.json and docs/growth.svg.
 	rm -f target/compare-growth
-	cd bench/upstream && $(GO) build -o ../../target/compare-growth ./cmd/compare-growth && ../../target/compare-growth
+	cd kube-apiserver/compare && $(GO) build -o ../../target/compare-growth ./cmd/compare-growth && ../../target/compare-growth
 
 measure-audit: build apiservers ## Measures the audit of a cluster with 20,000 Services over the API and in etcd; writes target/measure-audit.json.
 	rm -f target/measure-audit
-	cd bench/upstream && $(GO) build -o ../../target/measure-audit ./cmd/measure-audit && ../../target/measure-audit
+	cd kube-apiserver/compare && $(GO) build -o ../../target/measure-audit ./cmd/measure-audit && ../../target/measure-audit
+
+record: ## Runs the measurement WHAT, such as compare, and records it in bench/record with commit, CPU and versions.
+	@scripts/record.sh $(WHAT)
 
 compare-model: purego ## Plays random operation sequences on the reference's allocators and on ours.
-	cd conformance && $(GO) test -count=1 -v -run . ./...
+	cd kube-apiserver/conformance && $(GO) test $(UNVETTED) -v -run . ./...
 
-goldens: ## Rewrites testdata/reference with the reference's own packages.
-	cd conformance && $(GO) run ./cmd/goldens
+goldens: ## Rewrites testing/testdata/reference with the reference's own packages.
+	cd kube-apiserver/conformance && $(GO) run ./cmd/goldens
 
 fixtures: purego apiservers ## Records in testdata how the stock kube-apiservers of RELEASES repair a damaged cluster; 7 minutes.
-	cd controlplane && $(GO) run ./cmd/fixtures $(RELEASES)
+	cd controlplane && $(STATIC) $(GO) run ./cmd/fixtures $(RELEASES)
 
 header: ## Rewrites include/rangekeeper.h, and from it the Go side of the C ABI (needs cbindgen 0.29.4).
 	ffi/header.sh
@@ -176,46 +198,54 @@ installed: setup library ## Builds README's C program in an empty Debian system 
 	ffi/tests/installed.sh $(CURDIR)/target/debian
 
 dist: ## Writes a release of this commit into dist/ (docs/release.md; needs cargo-cyclonedx 0.5.9); PLATFORMS='linux/amd64 linux/arm64' for some.
-	@packaging/dist.sh dist $(PLATFORMS)
+	@release/dist.sh dist $(PLATFORMS)
 
 check-dist: library ## Checks dist/ as users of a release meet it, and its library in an empty Debian system; needs root.
-	@packaging/check.sh dist
+	@release/check.sh dist
 	@ffi/tests/installed.sh $(CURDIR)/target/debian dist
 
 outside: ## Uses the Go modules and libraries of dist/ as programs outside of the checkout do; CROSS='darwin/arm64' builds for some platforms.
-	@CROSS="$(CROSS)" packaging/outside.sh dist
+	@CROSS="$(CROSS)" release/outside.sh dist
 
 reproducible: ## Builds dist/ again, in another folder and with nothing that is built already, and compares all bytes.
-	@packaging/reproducible.sh dist $(PLATFORMS)
+	@release/reproducible.sh dist $(PLATFORMS)
 
 fmt: ## Formats the sources.
 	$(CARGO) fmt --all
-	cd fuzz && $(CARGO) fmt
+	cd testing/fuzz && $(CARGO) fmt
 	cd examples && $(CARGO) fmt
 	gofmt -w $(GOFILES)
 
 dependencies: ## Checks licences, sources and known vulnerabilities of what we depend on (needs cargo-deny 0.20.2).
 	@scripts/dependencies.sh
 
-chart: ## Checks the Helm chart, and that it renders the objects of deploy/base.
-	cd packaging && $(GO) vet ./... && $(GO) test -count=1 ./...
+manifests: ## Renders the Helm chart as release/deploy/base/controller.yaml.
+	@scripts/manifests.sh
 
-alerts: ## Checks the alert rules, and plays packaging/alerts.yaml, with Prometheus' promtool; minutes the first time.
-	cd packaging && $(PROMTOOL) check rules ../deploy/chart/alerts.yaml
-	cd packaging && $(PROMTOOL) test rules alerts.yaml
+chart: ## Checks the Helm chart, and that release/deploy/base is what it renders.
+	@scripts/manifests.sh --check
+	cd release && $(GO) vet ./... && $(GO) test $(UNVETTED) ./...
 
-lint: purego ## Checks in addition to `make check`: the format of the fuzz targets and examples, go vet of all modules, the header.
-	cd fuzz && $(CARGO) fmt --check
+alerts: ## Checks the alert rules, and plays release/alerts.yaml, with Prometheus' promtool; minutes the first time.
+	cd release && $(PROMTOOL) check rules deploy/chart/alerts.yaml
+	cd release && $(PROMTOOL) test rules alerts.yaml
+
+lint: purego ## Checks in addition to `make check`: the format of the fuzz targets and examples, go vet of all modules, the header, the faults of the simulation.
+	cd testing/fuzz && $(CARGO) fmt --check
 	cd examples && $(CARGO) fmt --check
-	cd controlplane && $(GO) vet ./...
+	cd controlplane && $(STATIC) $(GO) vet ./...
 	cd examples/go && $(GO) vet ./...
-	cd go-bindings/etcdstore && $(GO) vet ./...
-	cd bench/upstream && $(GO) vet ./...
-	cd conformance && $(GO) vet ./...
-	cd apiserver && $(GO) vet ./...
+	cd go-bindings/etcdstore && $(STATIC) $(GO) vet ./...
+	cd kube-apiserver/compare && $(GO) vet ./...
+	cd kube-apiserver/conformance && $(GO) vet ./...
+	cd kube-apiserver/stock && $(GO) vet ./...
+	$(GO) vet ffi/header/main.go
 	@scripts/dropin.sh $(firstword $(RELEASES)) --sources
-	cd dropin && $(GO) vet ./... $(DROPIN_PACKAGES)
+	cd kube-apiserver/dropin && $(GO) vet ./... $(DROPIN_PACKAGES)
 	ffi/header.sh --check
+	@scripts/faults.sh compile
+	@for target in $$(sed -n 's/^make \([a-z -]*\).*/\1/p' .ci/run); do grep -q "[ /]$$target\b" .github/workflows/nightly.yml || \
+		{ echo "lint: .ci/run runs make $$target, and .github/workflows/nightly.yml does not" >&2; exit 1; }; done
 
 targets: setup library purego ## Checks that the library and the binding compile for other platforms, and tests the binding on some (needs rustup targets; minutes).
 	for target in $(TARGETS); do $(CARGO) check --locked --target $$target -p rangekeeper-ffi; done
@@ -223,30 +253,41 @@ targets: setup library purego ## Checks that the library and the binding compile
 	@# Sequences have indexes beyond 32 bits.
 	for platform in $(GO_EMULATED); do \
 		cd go-bindings && export CGO_ENABLED=0 GOARCH=$${platform%/*}; \
-		$(GO) test -count=1 -exec $${platform#*/} . ./internal/rk; \
+		$(GO) test $(UNVETTED) -exec $${platform#*/} . ./internal/rk; \
 		[[ $$GOARCH != 386 ]] || { cd ..; continue; }; \
 		$(GO) build -o ../target/sequences-$$GOARCH ./internal/sequences; cd ..; \
 		cmp <(target/sequences 0 2000) <($${platform#*/} target/sequences-$$GOARCH 0 2000); done
 
-miri: ## Runs the C ABI's own tests under Miri (installs it into the nightly compiler).
-	rustup component add --toolchain nightly miri rust-src
-	MIRIFLAGS="-Zmiri-strict-provenance -Zmiri-symbolic-alignment-check" $(CARGO) +nightly miri test --locked -p rangekeeper-ffi --lib --target-dir target/miri
+miri: ## Runs the C ABI's own tests under Miri (needs the nightly compiler of testing/fuzz/rust-toolchain.toml).
+	MIRIFLAGS="-Zmiri-strict-provenance -Zmiri-symbolic-alignment-check" $(CARGO) +$(NIGHTLY) miri test --locked -p rangekeeper-ffi --lib --target-dir target/miri
 
-tsan: ## Runs the C ABI's own tests under ThreadSanitizer (installs the nightly compiler's sources).
-	rustup component add --toolchain nightly rust-src
-	RUSTFLAGS="-Zsanitizer=thread" $(CARGO) +nightly test --locked -p rangekeeper-ffi --lib -Zbuild-std --target $(HOST) --target-dir target/tsan
+tsan: ## Runs the C ABI's own tests under ThreadSanitizer (needs the nightly compiler of testing/fuzz/rust-toolchain.toml).
+	RUSTFLAGS="-Zsanitizer=thread" $(CARGO) +$(NIGHTLY) test --locked -p rangekeeper-ffi --lib -Zbuild-std --target $(HOST) --target-dir target/tsan
 
 crates: ## Checks that the crates can be published, each built from its package alone.
 	$(CARGO) publish --dry-run --locked -p rangekeeper -p rangekeeper-bootstrap
+
+analyse: purego ## Checks the Go modules with staticcheck, and controlplane for functions that nothing calls; minutes.
+	cd go-bindings && $(STATICCHECK) $$($(GO) list ./... | grep -v internal/wasm)
+	cd go-bindings/etcdstore && $(STATICCHECK) ./...
+	cd controlplane && $(STATIC) $(STATICCHECK) ./...
+	cd release && $(STATICCHECK) ./...
+	cd kube-apiserver/compare && $(STATICCHECK) ./...
+	cd kube-apiserver/conformance && $(STATICCHECK) ./...
+	@scripts/dropin.sh $(firstword $(RELEASES)) --sources
+	@DEADCODE="$(DEADCODE)" DROPIN_PACKAGES="$(DROPIN_PACKAGES)" scripts/deadcode.sh
+
+api-changes: ## Shows what has changed in the C ABI, the Go modules and the crates since the commit BASE (needs cargo-semver-checks 0.51.0).
+	scripts/api-changes.sh $(BASE)
 
 doc: ## Builds the crates' documentation, warnings denied.
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
 
 nightly: ## Runs what .ci/run has a short form of, in full: all platforms, long fuzzing, simulation and clusters; six hours.
-	$(MAKE) targets alerts
+	$(MAKE) targets alerts tsan bench-once analyse
 	$(MAKE) dist check-dist outside reproducible
 	cd examples && $(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	cd fuzz && $(CARGO) clippy --locked --package rangekeeper-fuzz --all-targets -- -D warnings
+	cd testing/fuzz && $(CARGO) clippy --locked --package rangekeeper-fuzz --all-targets -- -D warnings
 	$(MAKE) fuzz SECONDS=600 compare-corpora
 	$(MAKE) simulate faults
 	$(MAKE) conformance RELEASES="$(ALL_RELEASES)"

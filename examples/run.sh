@@ -1,7 +1,8 @@
 #!/bin/bash
 # Builds and runs the example programs, compares what they print with what it must be, and checks that README.md
 # shows them, and the audit, as they are. Expectations come from the tables that the reference's own packages wrote
-# (testdata/reference), from a value that a kube-apiserver wrote, or are worked out by hand; never from our own output.
+# (testing/testdata/reference), from a value that a kube-apiserver wrote, or are worked out by hand; never from our own
+# output.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cc=${CC:-cc}
@@ -24,7 +25,7 @@ same() { # NAME EXPECTED FOUND: compares two files
 
 # What the reference stores in the row of this name, as base64.
 reference() { # FIELD NAME
-	sed -n "s/.*\"name\":\"$2\",.*\"$1\":\"\([^\"]*\)\".*/\1/p" testdata/reference/envelopes.json
+	sed -n "s/.*\"name\":\"$2\",.*\"$1\":\"\([^\"]*\)\".*/\1/p" testing/testdata/reference/envelopes.json
 }
 
 # Rust: of three Services one is not recorded and one is its duplicate; 10.96.0.7 has no Service. That leaves the first
@@ -58,11 +59,11 @@ LD_LIBRARY_PATH=$prefix/lib "$work/allocate" >"$work/c-found"
 } >"$work/c-expected"
 same "c/allocate.c" "$work/c-expected" "$work/c-found"
 
-# Go, in pure Go, with the static library and with the installed shared one: in a real cluster's value of 10.96.0.0/12 exactly one bit
-# changes, from 0 to 1: that of the address printed, and it lies above the static band, whose 256 offsets a /12 spares.
-# Behind the bitmap stand four more bytes. Go's cache keeps the folder that pkg-config named with the compiled package, so it
-# is the same one in each run, and without -trimpath no other checkout shares the package.
-gunzip -c testdata/kube-1.32-dual-stack/clean-serviceips.bin.gz >"$work/before"
+# Go, in pure Go, with the static library and with the installed shared one: in a real cluster's value of 10.96.0.0/12
+# exactly one bit changes, from 0 to 1: that of the address printed, and it lies above the static band, whose 256
+# offsets a /12 spares. Behind the bitmap stand four more bytes. Go's cache keeps the folder that pkg-config named with
+# the compiled package, so it is the same one in each run, and without -trimpath no other checkout shares the package.
+gunzip -c testing/testdata/kube-1.32-dual-stack/clean-serviceips.bin.gz >"$work/before"
 size=$(stat -c %s "$work/before")
 for tags in "" rangekeeper_native rangekeeper_dynamic; do
 	flags=${GOFLAGS:-}

@@ -157,8 +157,8 @@ static inline rk_result rk_services_add(rk_services *services, const rk_service 
 }
 
 /**
- * Adds the name of the next Service of a batch, and its metadata.creationTimestamp in seconds since 1970 and etcd's create
- * revision, both 0 if unknown; RK_RESULT_BUFFER_TOO_SMALL if it does not fit.
+ * Adds the name of the next Service of a batch, and its metadata.creationTimestamp in seconds since 1970 and etcd's
+ * create revision, both 0 if unknown; RK_RESULT_BUFFER_TOO_SMALL if it does not fit.
  */
 static inline rk_result rk_service_names_add(rk_service_names *names, rk_text service_namespace, rk_text name,
                                              int64_t created, uint64_t create_revision) {

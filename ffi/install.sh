@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs header, libraries, pkg-config file and CMake package: install.sh PREFIX
-# DESTDIR is put before PREFIX where files go. LIBDIR is the folder of libraries below PREFIX (lib). BUILT is where the built
-# libraries are (target/release); without a shared library there, the static one is installed alone.
+# DESTDIR is put before PREFIX where files go. LIBDIR is the folder of libraries below PREFIX (lib). BUILT is where the
+# built libraries are (target/release); without a shared library there, the static one is installed alone.
 set -eu
 prefix=${1:?usage: install.sh PREFIX}
 case $prefix in

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Makes the functions of the C ABI the only global symbols of librangekeeper.a's own object: FILE. Rust makes some of its standard library
-# global, too, so that the linker would refuse another static library in Rust beside it. Link-time optimisation leaves all of both in one
-# object; the others are the compiler's own functions, which are weak.
+# Makes the functions of the C ABI the only global symbols of librangekeeper.a's own object: FILE. Rust makes some of
+# its standard library global, too, so that the linker would refuse another static library in Rust beside it. Link-time
+# optimisation leaves all of both in one object; the others are the compiler's own functions, which are weak.
 set -euo pipefail
 library=$(realpath "${1:?usage: ffi/localise.sh FILE}")
 sysroot=$(rustc --print sysroot)

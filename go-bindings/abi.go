@@ -11,7 +11,8 @@ import (
 // compiledABI is the version of the C ABI that the header describes.
 const compiledABI = rk.HeaderABIVersion
 
-// A program that is linked to another library than the package was compiled for would misread memory, so it does not start.
+// A program that is linked to another library than the package was compiled for would misread memory, so it does not
+// start.
 func init() {
 	if err := checkABI(rk.ABIVersion()); err != nil {
 		panic(err)

@@ -19,8 +19,8 @@ const (
 	DynamicBandFirst
 )
 
-// constantToC returns the number in C of a constant, where first is that of 0: no two kinds of constants have one in common. What is
-// above the last constant is unknown, and stays as it is.
+// constantToC returns the number in C of a constant, where first is that of 0: no two kinds of constants have one in
+// common. What is above the last constant is unknown, and stays as it is.
 func constantToC[E ~uint8](value, last E, first uint32) uint32 {
 	if value > last {
 		return uint32(value)
@@ -36,10 +36,11 @@ const (
 
 // Allocator says which values of a range are in use and hands out free ones.
 //
-// All methods may be called from several goroutines at once. Memory: one bit per value, and in pure Go that of an instance (docs/go.md).
-// With the library in C the garbage collector does not see how much is used: Close an Allocator that is not needed any more.
+// All methods may be called from several goroutines at once. Memory: one bit per value, and in pure Go that of an
+// instance (docs/go.md). With the library in C the garbage collector does not see how much is used: Close an Allocator
+// that is not needed any more.
 type Allocator struct {
-	inner *owned[*rk.Allocator]
+	inner *object[*rk.Allocator]
 	r     Range
 }
 
@@ -104,7 +105,8 @@ func (a *Allocator) AllocateNext() (Value, error) {
 	return valueFromC(&value), nil
 }
 
-// Release releases value and reports whether it was in use. To release a value that is free or not in the range is no error.
+// Release releases value and reports whether it was in use. To release a value that is free or not in the range is no
+// error.
 func (a *Allocator) Release(value Value) (wasUsed bool, err error) {
 	var used bool
 	code := rk.AllocatorRelease(a.pointer(), value.toC(), &used)
@@ -186,8 +188,8 @@ func (a *Allocator) AllocateBatch(requests []Request) ([]Value, error) {
 	return valuesFromC(got), nil
 }
 
-// All returns the values that were in use at one moment, when the sequence was begun, ascending. On a closed allocator it
-// is empty. Cost: one crossing, a copy of the bitmap, and some 3 ns per value.
+// All returns the values that were in use at one moment, when the sequence was begun, ascending. On a closed allocator
+// it is empty. Cost: one crossing, a copy of the bitmap, and some 3 ns per value.
 func (a *Allocator) All() iter.Seq[Value] {
 	return func(yield func(Value) bool) {
 		snapshot, err := a.Snapshot(nil)
@@ -197,8 +199,8 @@ func (a *Allocator) All() iter.Seq[Value] {
 	}
 }
 
-// Snapshot returns the values in use as they are stored: one big-endian integer without leading zeros, bit n being offset
-// n. It replaces the content of dst and reuses its capacity.
+// Snapshot returns the values in use as they are stored: one big-endian integer without leading zeros, bit n being
+// offset n. It replaces the content of dst and reuses its capacity.
 func (a *Allocator) Snapshot(dst []byte) ([]byte, error) {
 	// Not by readBytes: the length would move to the heap.
 	var length uint
@@ -228,8 +230,8 @@ func (a *Allocator) Restore(rangeText string, data []byte) error {
 	return nil
 }
 
-// DryRun returns an allocator of its own in the same state: it answers as this one would and changes nothing here. Cost:
-// a copy of the bitmap.
+// DryRun returns an allocator of its own in the same state: it answers as this one would and changes nothing here.
+// Cost: a copy of the bitmap.
 func (a *Allocator) DryRun() (*Allocator, error) {
 	var handle *rk.Allocator
 	code := rk.AllocatorDryRun(a.pointer(), &handle)

@@ -11,12 +11,14 @@ import (
 )
 
 // Audit is one pass over all Services, which compares them with the recorded allocations: in bitmaps, or since
-// Kubernetes 1.33 in IPAddress objects (KEP-1880). Read the recorded allocations first and list the Services after that.
+// Kubernetes 1.33 in IPAddress objects (KEP-1880). Read the recorded allocations first and list the Services after
+// that.
 //
-// It may be used from several goroutines at once, though the order of Services is then the order of the calls. Where ClusterIPs
-// are IPAddress objects, it takes some 200 bytes per Service and per object until it is closed or unreachable.
+// It may be used from several goroutines at once, though the order of Services is then the order of the calls. Where
+// ClusterIPs are IPAddress objects, it takes some 200 bytes per Service and per object until it is closed or
+// unreachable.
 type Audit struct {
-	inner  *owned[*rk.Audit]
+	inner  *object[*rk.Audit]
 	ranges *ranges
 }
 
@@ -33,27 +35,27 @@ type Stored struct {
 func NewAudit() (*Audit, error) { return newAudit(nil, false, time.Time{}) }
 
 // NewIPAddressAudit makes an audit without ranges, of a cluster whose ClusterIPs are IPAddress objects. A bitmap of
-// ClusterIPs is stale there unless CompareBitmap finds that servers still write it: it is counted, and not compared with the
-// Services.
+// ClusterIPs is stale there unless CompareBitmap finds that servers still write it: it is counted, and not compared
+// with the Services.
 //
-// With now, an IPAddress object that is at most 60 s old may still wait for its Service. With the zero time nothing may:
-// for data that nobody works on any more.
+// With now, an IPAddress object that is at most 60 s old may still wait for its Service. With the zero time nothing
+// may: for data that nobody works on any more.
 func NewIPAddressAudit(now time.Time) (*Audit, error) { return newAudit(nil, true, now) }
 
 // NewAudit is as [NewAudit], with counters: a leak in a bitmap stays until enough audits in a row have seen it.
-func (p *Passes) NewAudit() (*Audit, error) { return p.newAudit(false, time.Time{}) }
+func (p *LeakTracker) NewAudit() (*Audit, error) { return p.newAudit(false, time.Time{}) }
 
 // NewIPAddressAudit is as [NewIPAddressAudit], with counters for the leaks in bitmaps.
-func (p *Passes) NewIPAddressAudit(now time.Time) (*Audit, error) { return p.newAudit(true, now) }
+func (p *LeakTracker) NewIPAddressAudit(now time.Time) (*Audit, error) { return p.newAudit(true, now) }
 
-func (p *Passes) newAudit(ipAddresses bool, now time.Time) (*Audit, error) {
+func (p *LeakTracker) newAudit(ipAddresses bool, now time.Time) (*Audit, error) {
 	if p.pointer() == nil {
 		return nil, ErrClosed
 	}
 	return newAudit(p, ipAddresses, now)
 }
 
-func newAudit(passes *Passes, ipAddresses bool, now time.Time) (*Audit, error) {
+func newAudit(passes *LeakTracker, ipAddresses bool, now time.Time) (*Audit, error) {
 	var handle *rk.Audit
 	code := rk.AuditNew(passes.pointer(), ipAddresses, secondsOf(now), &handle)
 	runtime.KeepAlive(passes)
@@ -87,12 +89,13 @@ func (a *Audit) Close() error {
 }
 
 // AddBitmap adds a configured range of addresses or ports, with the bitmap that is stored for it; the first range of
-// addresses is the primary range. It returns the index that names the range from then on: ranges of all sorts count up from 0.
+// addresses is the primary range. It returns the index that names the range from then on: ranges of all sorts count up
+// from 0.
 //
 // The stored range may differ from the configured one, after a change of the cluster's configuration: values that both
-// have are taken over. All ranges are added before the first Service is observed. Errors: ErrSameKind, ErrInvalidArgument after
-// the first Service, *ParseError (of the stored range), *MismatchedRangeError (one of the two ranges is of addresses, the
-// other of ports), *BitsPastRangeError.
+// have are taken over. All ranges are added before the first Service is observed. Errors: ErrSameKind,
+// ErrInvalidArgument after the first Service, *ParseError (of the stored range), *MismatchedRangeError (one of the two
+// ranges is of addresses, the other of ports), *BitsPastRangeError.
 func (a *Audit) AddBitmap(r Range, stored Stored) (index int, err error) {
 	if a.pointer() == nil {
 		return 0, ErrClosed
@@ -116,10 +119,10 @@ func (a *Audit) AddBitmap(r Range, stored Stored) (index int, err error) {
 	})
 }
 
-// AddUnseen adds a range whose bitmap cannot be read, as over the Kubernetes API; index as of AddBitmap. Values outside the
-// range and values of two Services are findings. Known are values that are known to be recorded, as an API server refuses them:
-// those that no Service uses are leaks. Other leaks are unknown. Errors: ErrSameKind, ErrInvalidArgument after the first
-// Service, *ValueError of a known value that is not in the range.
+// AddUnseen adds a range whose bitmap cannot be read, as over the Kubernetes API; index as of AddBitmap. Values outside
+// the range and values of two Services are findings. Known are values that are known to be recorded, as an API server
+// refuses them: those that no Service uses are leaks. Other leaks are unknown. Errors: ErrSameKind, ErrInvalidArgument
+// after the first Service, *ValueError of a known value that is not in the range.
 func (a *Audit) AddUnseen(r Range, known []Value) (index int, err error) {
 	if a.pointer() == nil {
 		return 0, ErrClosed
@@ -147,8 +150,8 @@ func (a *Audit) AddUnseen(r Range, known []Value) (index int, err error) {
 	})
 }
 
-// WithoutClusterIPRanges says that neither the bitmaps nor the ranges of ClusterIPs are known: of addresses, only those that are
-// not valid and those of two Services are findings.
+// WithoutClusterIPRanges says that neither the bitmaps nor the ranges of ClusterIPs are known: of addresses, only those
+// that are not valid and those of two Services are findings.
 func (a *Audit) WithoutClusterIPRanges() error { return a.addUnseen(nil, nil) }
 
 func (a *Audit) addUnseen(r *rk.Range, known []byte) error {
@@ -158,11 +161,11 @@ func (a *Audit) addUnseen(r *rk.Range, known []byte) error {
 	return detailedError(code, &details)
 }
 
-// CompareBitmap compares the bitmap of ClusterIPs at an index with the IPAddress objects and the Services, if servers still
-// write it: those of Kubernetes 1.33 do, those of 1.34 or later do not, and leave it in etcd. written is the revision of its
-// last write; upgraded that of the first trace of a server of 1.34 or later, an object that no older server stores, or 0 if
-// there is none. The error is ErrInvalidArgument if there is no such bitmap beside IPAddress objects, and after the first
-// Service.
+// CompareBitmap compares the bitmap of ClusterIPs at an index with the IPAddress objects and the Services, if servers
+// still write it: those of Kubernetes 1.33 do, those of 1.34 or later do not, and leave it in etcd. written is the
+// revision of its last write; upgraded the create revision of an object that only servers of 1.34 or later write, or 0
+// if there is none. The error is ErrInvalidArgument if there is no such bitmap beside IPAddress
+// objects, and after the first Service.
 func (a *Audit) CompareBitmap(index int, written, upgraded uint64) error {
 	var details rk.Error
 	code := rk.AuditCompareBitmap(a.pointer(), uint(index), written, upgraded, &details)
@@ -170,9 +173,10 @@ func (a *Audit) CompareBitmap(index int, written, upgraded uint64) error {
 	return detailedError(code, &details)
 }
 
-// AddServiceCIDR adds one CIDR of a ServiceCIDR object; they may overlap. From one that is not ready, or is being deleted, servers
-// allocate no new address, and it has no free ones; the addresses that Services have stay theirs. Index as of AddBitmap. The error is
-// a *ParseError, or ErrInvalidArgument in an audit of bitmaps and after the first Service.
+// AddServiceCIDR adds one CIDR of a ServiceCIDR object; they may overlap. From one that is not ready, or is being
+// deleted, servers allocate no new address, and it has no free ones; the addresses that Services have stay theirs.
+// Index as of AddBitmap. The error is a *ParseError, or ErrInvalidArgument in an audit of bitmaps and after the first
+// Service.
 func (a *Audit) AddServiceCIDR(cidr string, isReady bool) (index int, err error) {
 	if a.pointer() == nil {
 		return 0, ErrClosed
@@ -202,8 +206,8 @@ func (a *Audit) ObserveIPAddresses(objects *IPAddresses) error {
 }
 
 // Observe records the Services of a batch, in one crossing. Cost: some 30 ns per address or port, whatever the size of
-// the ranges. Addresses count only if a CIDR was added, ports only if a range of ports was. Where ClusterIPs are IPAddress
-// objects the Services need names. The error may be ErrInvalidBatch; nothing of the batch counts then.
+// the ranges. Addresses count only if a CIDR was added, ports only if a range of ports was. Where ClusterIPs are
+// IPAddress objects the Services need names. The error may be ErrInvalidBatch; nothing of the batch counts then.
 func (a *Audit) Observe(services *Services) error {
 	if services == nil {
 		return fmt.Errorf("%w: the batch is nil", ErrInvalidArgument)
@@ -304,18 +308,19 @@ const (
 	RecordsUnknown ClusterIPRecords = rk.ClusterIPRecordsUnknown
 	// RecordsInBitmaps: in bitmaps, as Kubernetes 1.32 does.
 	RecordsInBitmaps ClusterIPRecords = rk.ClusterIPRecordsBitmaps
-	// RecordsInObjects: in IPAddress objects, as Kubernetes 1.34 does. There is no bitmap, or the source does not show bitmaps.
+	// RecordsInObjects: in IPAddress objects, as Kubernetes 1.34 does. There is no bitmap, or the source does not show
+	// bitmaps.
 	RecordsInObjects ClusterIPRecords = rk.ClusterIPRecordsObjects
-	// RecordsInBoth: in IPAddress objects, and there are bitmaps beside them, which servers of Kubernetes 1.33 still write.
-	// Audit.CompareBitmap finds out whether they are written.
+	// RecordsInBoth: in IPAddress objects, and there are bitmaps beside them, which servers of Kubernetes 1.33 still
+	// write. Audit.CompareBitmap finds out whether they are written.
 	RecordsInBoth ClusterIPRecords = rk.ClusterIPRecordsBoth
 )
 
-// ClusterIPRecordsOf decides where a cluster records its ClusterIPs (KEP-1880). objects is the number of ServiceCIDR and IPAddress
-// objects, those among them that cannot be read; bitmap is the state of that of the primary range, or if it is missing of the
-// secondary one.
+// ClusterIPRecordsOf decides where a cluster records its ClusterIPs (KEP-1880). objects is the number of ServiceCIDR
+// and IPAddress objects, those among them that cannot be read; bitmap is the state of that of the primary range, or if
+// it is missing of the secondary one.
 func ClusterIPRecordsOf(objects int, bitmap Presence) ClusterIPRecords {
-	return ClusterIPRecords(rk.ClusterIPRecords(uint64(objects), uint32(bitmap)))
+	return ClusterIPRecords(rk.ClusterIPRecordsOf(uint64(objects), uint32(bitmap)))
 }
 
 // HasObjects reports whether ClusterIPs are recorded in IPAddress objects.
@@ -344,9 +349,9 @@ var ErrNoServices = errors.New("leaks cannot be cleaned")
 // ErrUnreadableObjects: objects of the cluster could not be read.
 var ErrUnreadableObjects = errors.New("a repair could free values that are in use")
 
-// ObserveUnreadable says that the cluster has one more object of this kind, which could not be read. It may use or record any
-// value: all leaks stay, no IPAddress object is repaired, and CheckCluster refuses repairs. If a ServiceCIDR could not be read,
-// an address that no other one has is not reported.
+// ObserveUnreadable says that the cluster has one more object of this kind, which could not be read. It may use or
+// record any value: all leaks stay, no IPAddress object is repaired, and CheckCluster refuses repairs. If a ServiceCIDR
+// could not be read, an address that no other one has is not reported.
 func (a *Audit) ObserveUnreadable(kind SubjectKind) error {
 	var details rk.Error
 	code := rk.AuditObserveUnreadable(a.pointer(), uint32(kind), &details)
@@ -354,9 +359,10 @@ func (a *Audit) ObserveUnreadable(kind SubjectKind) error {
 	return detailedError(code, &details)
 }
 
-// CheckCluster reports whether this is an audit of a whole cluster, for which these bitmaps are stored; it is asked once all
-// Services were observed. If leaks are cleaned after it, as cleansLeaks says, it needs Services, too. Then, and in a
-// pass, no object may be unreadable. The error is a *MissingRangeError, or wraps ErrNoServices or ErrUnreadableObjects.
+// CheckCluster reports whether this is an audit of a whole cluster, for which these bitmaps are stored; it is asked
+// once all Services were observed. If leaks are cleaned after it, as cleansLeaks says, it needs Services, too. Then,
+// and in a pass, no object may be unreadable. The error is a *MissingRangeError, or wraps ErrNoServices or
+// ErrUnreadableObjects.
 func (a *Audit) CheckCluster(bitmaps Bitmaps, cleansLeaks bool) error {
 	var details rk.Error
 	code := rk.AuditCheckCluster(a.pointer(), uint32(bitmaps.ServiceIPs), uint32(bitmaps.SecondaryServiceIPs),

@@ -185,7 +185,7 @@ func TestIPAddressAuditWithBitmaps(t *testing.T) {
 
 // TestAloneInBitmap has an address that only a bitmap records: it is cleared once two passes have seen it.
 func TestAloneInBitmap(t *testing.T) {
-	passes := must(NewPassesKeepingLeaks(2, 0))
+	passes := must(NewLeakTrackerKeepingLeaks(2, 0))
 	defer passes.Close()
 	r := must(ParseCIDR("10.0.0.0/24"))
 	for _, stays := range []bool{true, false} {

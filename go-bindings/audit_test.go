@@ -106,7 +106,7 @@ func TestAudit(t *testing.T) {
 	if counts != (RangeReport{StaticBand: 16, Size: 254, Stored: 3, InUse: 1, Leaked: 2, Next: 1, Clear: 2, Duplicates: 1}) {
 		t.Errorf("%+v", counts)
 	}
-	for which, values := range map[Set][]string{
+	for which, values := range map[Values][]string{
 		ValuesSet: nil, ValuesClear: {"10.0.0.9", "10.0.0.10"}, ValuesLeaked: {"10.0.0.9", "10.0.0.10"},
 		ValuesDuplicates: {"10.0.0.1"}, ValuesStored: {"10.0.0.1", "10.0.0.9", "10.0.0.10"},
 		ValuesInUse: {"10.0.0.1"}, ValuesNext: {"10.0.0.1"},
@@ -184,7 +184,7 @@ func TestStoredErrors(t *testing.T) {
 
 func TestPasses(t *testing.T) {
 	r := must(ParsePortRange("30000-32767"))
-	passes := must(NewPasses(3, 0))
+	passes := must(NewLeakTracker(3, 0))
 	stored := storedOf(r, PortValue(30005))
 	for i, want := range []uint64{1, 1, 0} {
 		pass := must(passes.NewAudit())
@@ -196,7 +196,7 @@ func TestPasses(t *testing.T) {
 		outcome.Close()
 	}
 	for _, keeping := range []bool{false, true} {
-		passes := must(newPasses(1, 0, keeping))
+		passes := must(newLeakTracker(1, 0, keeping))
 		defer passes.Close()
 		pass := must(passes.NewAudit())
 		must(pass.AddBitmap(r, stored))
@@ -210,13 +210,13 @@ func TestPasses(t *testing.T) {
 	passes.Close()
 	passes.Close()
 	for _, err := range []error{
-		second(begun.Finish()), second(passes.NewAudit()), second(new(Passes).NewAudit()), second(new(Passes).NewIPAddressAudit(time.Time{})),
+		second(begun.Finish()), second(passes.NewAudit()), second(new(LeakTracker).NewAudit()), second(new(LeakTracker).NewIPAddressAudit(time.Time{})),
 	} {
 		if !errors.Is(err, ErrClosed) {
 			t.Error(err)
 		}
 	}
-	if _, err := NewPasses(0, time.Second); !errors.Is(err, ErrInvalidArgument) {
+	if _, err := NewLeakTracker(0, time.Second); !errors.Is(err, ErrInvalidArgument) {
 		t.Error(err)
 	}
 }

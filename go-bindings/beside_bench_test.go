@@ -42,7 +42,8 @@ var besides = []struct {
 	}},
 }
 
-// BenchmarkBeside measures the latency of AllocateNext on an allocator of its own, 10,000 times a second, beside other work.
+// BenchmarkBeside measures the latency of AllocateNext on an allocator of its own, 10,000 times a second, beside other
+// work.
 func BenchmarkBeside(b *testing.B) {
 	for _, beside := range besides {
 		b.Run(beside.name, func(b *testing.B) {

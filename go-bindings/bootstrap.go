@@ -9,12 +9,13 @@ import (
 )
 
 // Bootstrap is the bootstrap controller of one server: the system namespaces, the Service "kubernetes" and its
-// endpoints, and when they and the repairs of ranges are due. It does no I/O: Poll returns orders, and Answered takes how
-// they ended, both as JSON in the form that docs/bootstrap-json.md describes. Package controlplane/bootstrap carries them out.
+// endpoints, and when they and the repairs of ranges are due. It does no I/O: Poll returns orders, and Answered takes
+// how they ended, both as JSON in the form that docs/bootstrap-json.md describes. Package controlplane/bootstrap
+// carries them out.
 //
 // It may be used from several goroutines at once.
 type Bootstrap struct {
-	inner *owned[*rk.Bootstrap]
+	inner *object[*rk.Bootstrap]
 }
 
 // JSONError: a text is no JSON, or not of the form that is documented for it.
@@ -76,8 +77,8 @@ func (b *Bootstrap) Poll(now time.Duration, dst []byte) ([]byte, error) {
 	})
 }
 
-// Answered reports how the order of this id ended. An answer to an order that was given up is ignored. The error may be a
-// *JSONError: the order is still under way then.
+// Answered reports how the order of this id ended. An answer to an order that was given up is ignored. The error may be
+// a *JSONError: the order is still under way then.
 func (b *Bootstrap) Answered(now time.Duration, id uint64, answer []byte) error {
 	var details rk.Error
 	code := rk.BootstrapAnswered(b.pointer(), timeToC(now), id, textOf(answer), &details)
@@ -85,8 +86,8 @@ func (b *Bootstrap) Answered(now time.Duration, id uint64, answer []byte) error 
 	return jsonError(code, &details)
 }
 
-// Watched takes what a watch has seen, as JSON: a change of what the controller keeps makes its next turn due. Poll after it. The error may
-// be a *JSONError.
+// Watched takes what a watch has seen, as JSON: a change of what the controller keeps makes its next turn due. Poll
+// after it. The error may be a *JSONError.
 func (b *Bootstrap) Watched(now time.Duration, event []byte) error {
 	var details rk.Error
 	code := rk.BootstrapWatched(b.pointer(), timeToC(now), textOf(event), &details)
@@ -102,9 +103,10 @@ func (b *Bootstrap) Stop(now time.Duration) error {
 	return resultError(code)
 }
 
-// BootstrapPlan decides one thing without a controller: which namespaces are missing, what is to be done about the Service
-// "kubernetes", the own lease, Endpoints and EndpointSlice, or the slice alone. It is for a control plane that has loops of its
-// own. Question and answer are JSON in the form that docs/bootstrap-json.md describes; the same question has the same answer.
+// BootstrapPlan decides one thing without a controller: which namespaces are missing, what is to be done about the
+// Service "kubernetes", the own lease, Endpoints and EndpointSlice, or the slice alone. It is for a control plane that
+// has loops of its own. Question and answer are JSON in the form that docs/bootstrap-json.md describes; the same
+// question has the same answer.
 //
 // It replaces the content of dst and reuses its capacity. The error may be a *JSONError, also for an object of another
 // kind, or a *ConfigError.

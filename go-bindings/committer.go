@@ -17,8 +17,8 @@ var (
 	ErrNotInitialised = errors.New("the stored range was never initialised")
 	// ErrRefused: the store refused a request; the error around it has the store's message.
 	ErrRefused = errors.New("the store refused the request")
-	// ErrRangeInUse: a repair would replace a stored range, or create one, that Services need otherwise; see Replace. The error
-	// around it names both ranges.
+	// ErrRangeInUse: a repair would replace a stored range, or create one, that Services need otherwise; see Replace.
+	// The error around it names both ranges.
 	ErrRangeInUse = errors.New("the range is in use")
 	// ErrUnreadable: the stored object is not a RangeAllocation for values of this kind; it is not overwritten.
 	ErrUnreadable = errors.New("the stored object cannot be decoded")
@@ -35,10 +35,10 @@ var (
 // Committer makes compare-and-swaps of one stored object out of the operations of many callers. It does no I/O:
 // its driver gets the next step from Poll, carries it out, reports how it ended, and hands out what has Finished.
 //
-// Times are durations from a moment that the driver chooses, by a clock that never goes back; negative ones count as 0. All
-// methods may be called from several goroutines at once. Memory: up to 1 MiB for a /12 beside the object.
+// Times are durations from a moment that the driver chooses, by a clock that never goes back; negative ones count as 0.
+// All methods may be called from several goroutines at once. Memory: up to 1 MiB for a /12 beside the object.
 type Committer struct {
-	inner *owned[*rk.Committer]
+	inner *object[*rk.Committer]
 	r     Range
 }
 
@@ -55,13 +55,13 @@ type CommitterConfig struct {
 	Seed uint64
 }
 
-// Replace says whether a repair replaces a stored object for another range of the same kind by one for the configured range.
-// An API server whose range is the stored one can allocate nothing from then on.
+// Replace says whether a repair replaces a stored object for another range of the same kind by one for the configured
+// range. An API server whose range is the stored one can allocate nothing from then on.
 type Replace uint8
 
 const (
-	// ReplaceIfUnused replaces it only if no value is recorded in it and no Service has one. Nor is a missing object created
-	// while a Service has a value outside of the configured range. Else the repair is ErrRangeInUse.
+	// ReplaceIfUnused replaces it only if no value is recorded in it and no Service has one. Nor is a missing object
+	// created while a Service has a value outside of the configured range. Else the repair is ErrRangeInUse.
 	ReplaceIfUnused Replace = iota
 	// ReplaceOnce is ReplaceAlways until the stored range was the configured one once, and then ReplaceIfUnused.
 	ReplaceOnce
@@ -112,7 +112,8 @@ func deadlineToC(deadline time.Duration) uint64 {
 	return timeToC(deadline)
 }
 
-// timeToC returns a time in nanoseconds. There is none before zero: as a number without a sign it would be in the far future.
+// timeToC returns a time in nanoseconds. There is none before zero: as a number without a sign it would be in the far
+// future.
 func timeToC(t time.Duration) uint64 { return uint64(max(t, 0)) }
 
 // Operation is something to be done with the stored object; see AllocateOperation and the like.
@@ -128,19 +129,19 @@ func AllocateOperation(deadline time.Duration, requests ...Request) Operation {
 	return Operation{kind: rk.OperationAllocate, values: requestsToC(requests), deadline: deadline}
 }
 
-// Ownership says since when the owner of a value had it, in revisions of the range's etcd. A release frees the value only if
-// it has been in use without a break since both: otherwise somebody else may own it by now. Where Services are kept in
-// another etcd than the range, leave their values to repair.
+// Ownership says since when the owner of a value had it, in revisions of the range's etcd. A release frees the value
+// only if it has been in use without a break since both: otherwise somebody else may own it by now. Where Services are
+// kept in another etcd than the range, leave their values to repair.
 type Ownership struct {
-	// AsOf is the revision at which the owner stopped having the value: that of the Service's deletion, or of the update
-	// that dropped the value.
+	// AsOf is the revision at which the owner stopped having the value: that of the Service's deletion, or of the
+	// update that dropped the value.
 	AsOf int64
-	// Oldest is the revision at which the owner was last stored with the value: the Service's before its deletion or update.
-	// It counts as far back as the history goes; 0, or less, means all of that.
+	// Oldest is the revision at which the owner was last stored with the value: the Service's before its deletion or
+	// update. It counts as far back as the history goes; 0, or less, means all of that.
 	Oldest int64
-	// Store is [KnownState.Store] as it was when the owner began the request by which it gave the value up, or
-	// [Allocated.Store] for a rollback; 0 if that is unknown. After a restore of etcd, revisions that etcd had reached before
-	// it, too, count only for requests that began when the committer had noticed the restore.
+	// Store is [Known.Store] as it was when the owner began the request by which it gave the value up, or
+	// [Allocated.Store] for a rollback; 0 if that is unknown. After a restore of etcd, revisions that etcd had reached
+	// before it, too, count only for requests that began when the committer had noticed the restore.
 	Store uint32
 }
 
@@ -162,8 +163,8 @@ func CreateOperation(deadline time.Duration) Operation {
 	return Operation{kind: rk.OperationCreate, deadline: deadline}
 }
 
-// Submit queues operations in one call of the library and returns their tickets. The error is of use only for a bug in the
-// program: ErrClosed, ErrInvalidArgument.
+// Submit queues operations in one call of the library and returns their tickets. The error is of use only for a bug in
+// the program: ErrClosed, ErrInvalidArgument.
 func (c *Committer) Submit(operations ...Operation) ([]Ticket, error) {
 	all := make([]rk.Operation, len(operations))
 	var requests []rk.Value
@@ -181,12 +182,12 @@ func (c *Committer) Submit(operations ...Operation) ([]Ticket, error) {
 	return tickets, detailedError(code, &details)
 }
 
-// ServiceList describes the list of Services of a repair pass. The zero value is for Services that were not read from the
-// range's etcd itself: an API server's watch cache may have missed what a restored etcd has, though the revision of its
-// list is current. With it nothing is changed once the committer has noticed a restore.
+// ServiceList describes the list of Services of a repair pass. The zero value is for Services that were not read from
+// the range's etcd itself: an API server's watch cache may have missed what a restored etcd has, though the revision of
+// its list is current. With it nothing is changed once the committer has noticed a restore.
 type ServiceList struct {
-	// Revision is the list's revision. A list from before the pass's read ends the repair with ErrStaleList, and one from before
-	// its fence cleans no leak.
+	// Revision is the list's revision. A list from before the pass's read ends the repair with ErrStaleList, and one
+	// from before its fence cleans no leak.
 	Revision int64
 	// Guards: nothing is cleared once a Service was written after the list, so that a creator keeps its value
 	// even if it took longer than the grace. Where Services never rest, leaks stay then.
@@ -209,8 +210,8 @@ func (c *Committer) Abandon(allocated Allocated) error {
 	return resultError(code)
 }
 
-// Written records that the Services for which this committer allocated these values are stored. Until then a value is set
-// again in an etcd that is restored from a backup.
+// Written records that the Services for which this committer allocated these values are stored. Until then a value is
+// set again in an etcd that is restored from a backup.
 func (c *Committer) Written(values ...Value) error {
 	code := rk.CommitterWritten(c.pointer(), valuesToC(values))
 	runtime.KeepAlive(c)
@@ -230,8 +231,8 @@ func (s KeyState) toC() rk.KeyState {
 	}
 }
 
-// KnownState is the newest state that the committer knows without asking the store: it may be out of date.
-type KnownState struct {
+// Known is the newest state that the committer knows without asking the store: it may be out of date.
+type Known struct {
 	// Revision is the revision of this state; 0 if none was seen, or there is no key. A value that
 	// is in use in it can be released with this as-of revision.
 	Revision int64
@@ -246,18 +247,18 @@ type KnownState struct {
 	Restores int
 }
 
-// Known returns the KnownState. Cost: one crossing; after a change by others also
-// some 10 us for a million values.
-func (c *Committer) Known() KnownState {
+// Known returns the newest state that the committer knows. Cost: one crossing; after a change by others also some 10 us
+// for a million values.
+func (c *Committer) Known() Known {
 	var known rk.Known
 	rk.CommitterKnown(c.pointer(), &known)
 	runtime.KeepAlive(c)
-	return KnownState{int64(known.Revision), int(known.Used), known.Initialised, known.Store, int(known.Restores)}
+	return Known{int64(known.Revision), int(known.Used), known.Initialised, known.Store, int(known.Restores)}
 }
 
 // Poll returns the next step. Call it again when that is done, until it returns StepWait or StepIdle; and after
-// each Submit, SubmitRepair, SubmitEdit, Cancel, Abandon and event. A request must be ended by Answered, Unknown or Refused,
-// StepReadAt by Past or Compacted instead of Answered; until then there is no other.
+// each Submit, SubmitRepair, SubmitEdit, Cancel, Abandon and event. A request must be ended by Answered, Unknown or
+// Refused, StepReadAt by Past or Compacted instead of Answered; until then there is no other.
 func (c *Committer) Poll(now time.Duration) (Step, error) {
 	var step rk.Step
 	code := rk.CommitterPoll(c.pointer(), timeToC(now), &step)
@@ -268,8 +269,8 @@ func (c *Committer) Poll(now time.Duration) (Step, error) {
 	return c.step(&step)
 }
 
-// Value returns the value that the compare-and-swap under way puts; ErrNoSwap if there is none. It replaces the content of
-// dst and reuses its capacity.
+// Value returns the value that the compare-and-swap under way puts; ErrNoSwap if there is none. It replaces the content
+// of dst and reuses its capacity.
 func (c *Committer) Value(dst []byte) ([]byte, error) {
 	defer runtime.KeepAlive(c)
 	return readBytes(dst, func(buffer []byte, length *uint) rk.Result {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Runs the scripts of testdata/commit, whose README says what their lines mean.
+// Runs the scripts of testing/testdata/commit, whose README says what their lines mean.
 func TestCommitterScripts(t *testing.T) {
 	scripts := must(filepath.Glob("testdata/commit/*.txt"))
 	if len(scripts) == 0 {
@@ -25,7 +25,7 @@ func TestCommitterScripts(t *testing.T) {
 			}
 			if ports, begins := strings.CutPrefix(line, "committer "); begins {
 				s = newStory(t, ports)
-			} else if err := s.line(strings.Split(line, " ")); err != nil {
+			} else if err := s.tryLine(strings.Split(line, " ")); err != nil {
 				t.Fatalf("%s:%d: %s: %v", path, i+1, line, err)
 			}
 		}
@@ -39,6 +39,8 @@ type story struct {
 	now      time.Duration
 	names    map[Ticket]string
 	outcomes map[string]Finished
+	passes   *LeakTracker
+	pass     *RepairPass // the last one that was started
 }
 
 func newStory(t *testing.T, ports string) *story {
@@ -50,7 +52,21 @@ func newStory(t *testing.T, ports string) *story {
 	}
 	k := new(memoryKey)
 	one(t, k, create(), CreateOperation(NoDeadline))
-	return &story{r, create(), must(DecodeRangeAllocation(k.value)), time.Second, map[Ticket]string{}, map[string]Finished{}}
+	return &story{
+		r: r, c: create(), empty: must(DecodeRangeAllocation(k.value)), now: time.Second,
+		names: map[Ticket]string{}, outcomes: map[string]Finished{},
+	}
+}
+
+// tryLine is line, but returns a panic, of must or for a word that is not there, as an error: it is reported with its
+// place.
+func (s *story) tryLine(words []string) (err error) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			err = fmt.Errorf("%v", panicked)
+		}
+	}()
+	return s.line(words)
 }
 
 func (s *story) line(words []string) error {
@@ -62,9 +78,12 @@ func (s *story) line(words []string) error {
 		if rest[0] == "by" {
 			rest, deadline = rest[2:], time.Duration(must(strconv.Atoi(rest[1])))*time.Millisecond
 		}
-		if rest[0] == "edit" {
+		switch rest[0] {
+		case "edit":
 			s.names[must(s.c.SubmitEdit(deadline, s.edit(rest[1:])))] = name
-		} else {
+		case "repair":
+			s.names[must(s.c.SubmitRepair(deadline, s.pass, serviceList(rest[1:])))] = name
+		default:
 			s.names[must(s.c.Submit(s.operation(rest, deadline)))[0]] = name
 		}
 	case "cancel":
@@ -80,6 +99,11 @@ func (s *story) line(words []string) error {
 	case "written":
 		allocated, _ := s.outcomes[words[1]].Outcome.(Allocated)
 		return s.c.Written(allocated.Values...)
+	case "passes":
+		interval := time.Duration(must(strconv.Atoi(words[2]))) * time.Millisecond
+		s.passes = must(NewLeakTracker(uint8(must(strconv.Atoi(words[1]))), interval))
+	case "pass", "pass-read", "pass-fenced", "pass-list":
+		return s.passLine(words)
 	case "handle":
 		return s.handle(words[1:])
 	case "poll":
@@ -98,6 +122,50 @@ func (s *story) line(words []string) error {
 
 func port(word string) Value { return PortValue(uint16(must(strconv.Atoi(word)))) }
 
+// passLine is a step of a repair pass.
+func (s *story) passLine(words []string) error {
+	switch words[0] {
+	case "pass":
+		s.pass = must(s.passes.Start())
+		return s.c.BeginPass(s.pass)
+	case "pass-read":
+		view, isRead := s.outcomes[words[1]].Outcome.(View)
+		if !isRead {
+			return errors.New("no such read")
+		}
+		needsFence, err := s.c.PassRead(s.pass, view.Revision, view.Snapshot, s.now)
+		if got := map[bool]string{true: "fence", false: "no-fence"}[needsFence]; err == nil && got != words[2] {
+			return fmt.Errorf("got %s", got)
+		}
+		return err
+	case "pass-fenced":
+		return s.c.PassFenced(s.pass, int64(must(strconv.Atoi(words[1]))), uint64(must(strconv.Atoi(words[2]))))
+	}
+	audit := must(s.pass.Audit())
+	var services Services
+	for _, word := range words[1:] {
+		services.Add("", nil)
+		services.AddPort("TCP", int32(must(strconv.Atoi(word))))
+	}
+	if err := audit.Observe(&services); err != nil {
+		return err
+	}
+	_, err := s.pass.Finish(audit)
+	return err
+}
+
+// serviceList is how the Services of a pass were listed.
+func serviceList(words []string) ServiceList {
+	if words[0] == "elsewhere" {
+		return ServiceList{}
+	}
+	guards, known := map[string]bool{"at": false, "guarding": true}[words[0]]
+	if !known {
+		panic("an unknown list")
+	}
+	return ServiceList{Revision: int64(must(strconv.Atoi(words[1]))), Guards: guards}
+}
+
 func (s *story) operation(words []string, deadline time.Duration) Operation {
 	switch words[0] {
 	case "create":
@@ -110,6 +178,9 @@ func (s *story) operation(words []string, deadline time.Duration) Operation {
 			owner.Store = uint32(must(strconv.Atoi(words[4])))
 		}
 		return ReleaseOperation(deadline, port(words[1]), owner)
+	case "allocate":
+	default:
+		panic("an unknown operation")
 	}
 	var requests []Request
 	for _, word := range words[1:] {
@@ -126,6 +197,9 @@ func (s *story) operation(words []string, deadline time.Duration) Operation {
 func (s *story) edit(words []string) Edit {
 	number := func(word string) int64 { return int64(must(strconv.Atoi(word))) }
 	kinds := map[string]EditKind{"change": EditChange, "force": EditForce, "plan": EditPlan, "undo": EditUndo}
+	if _, known := kinds[words[0]]; !known {
+		panic("an unknown kind")
+	}
 	edit := Edit{Kind: kinds[words[0]], Listed: number(words[1]), Since: number(words[2]), InUse: make([]byte, (s.r.Size()+7)/8), Look: 1}
 	list := ""
 	for _, word := range words[3:] {
@@ -226,8 +300,11 @@ func (s *story) text(step Step) string {
 		return "confirm " + guard
 	case StepSwap:
 		stored := must(DecodeRangeAllocation(must(s.c.Value(nil))))
+		if step.ServicesUnchangedSince != 0 {
+			guard += fmt.Sprint(" list ", step.ServicesUnchangedSince)
+		}
 		if step.Look != 0 {
-			guard += " look"
+			guard += fmt.Sprint(" look ", step.Look)
 		}
 		return "swap " + guard + s.ports(must(stored.Data(nil)))
 	}
@@ -252,8 +329,8 @@ func (s *story) outcome(f Finished) string {
 	case Released:
 		return map[bool]string{true: "freed", false: "not-freed"}[outcome.Freed]
 	case Deferred:
-		return "deferred"
-	case State:
+		return map[bool]string{true: "deferred duplicate", false: "deferred"}[outcome.Duplicate]
+	case View:
 		return fmt.Sprint("read ", outcome.Revision) + s.ports(outcome.Snapshot)
 	case Created:
 		return map[bool]string{true: "created", false: "exists"}[outcome.Created]
@@ -263,17 +340,34 @@ func (s *story) outcome(f Finished) string {
 			text += " " + one.Value.String() + " " + strings.ReplaceAll(one.Fate.String(), " ", "-")
 		}
 		return text
+	case Repaired:
+		text := "repaired" + labelled(" set", outcome.Set) + labelled(" cleared", outcome.Cleared)
+		if outcome.Changed > 0 {
+			text += fmt.Sprint(" changed ", outcome.Changed)
+		}
+		return text
 	case Unknown:
 		return "unknown"
 	}
 	for reason, err := range map[string]error{
 		"full": ErrFull, "in-use": ErrAlreadyAllocated, "not-initialised": ErrNotInitialised, "refused": ErrRefused,
-		"services-written": ErrServicesWritten,
-		"deadline":         ErrDeadlineExceeded, "cancelled": ErrCancelled,
+		"stale-list": ErrStaleList, "services-written": ErrServicesWritten, "deadline": ErrDeadlineExceeded,
+		"cancelled": ErrCancelled,
 	} {
 		if errors.Is(errOf(f), err) {
 			return "failed " + reason
 		}
 	}
 	return fmt.Sprintf("%+v", f)
+}
+
+// labelled are the values after a label, if there are any, each after a space.
+func labelled(label string, values []Value) string {
+	for i := range values {
+		label += " " + values[i].String()
+	}
+	if len(values) == 0 {
+		return ""
+	}
+	return label
 }

@@ -140,7 +140,7 @@ func TestCommitter(t *testing.T) {
 	for range 50 {
 		operations = append(operations, AllocateOperation(NoDeadline, slices.Repeat([]Request{Any()}, 4)...))
 	}
-	if known := first.Known(); known != (KnownState{Revision: k.revision, Initialised: true}) {
+	if known := first.Known(); known != (Known{Revision: k.revision, Initialised: true}) {
 		t.Errorf("%+v", known)
 	}
 	for range 300 {
@@ -151,14 +151,14 @@ func TestCommitter(t *testing.T) {
 	if k.revision != revision+1 || len(finished) != len(tickets) {
 		t.Fatalf("%d swaps, %d of %d operations", k.revision-revision, len(finished), len(tickets))
 	}
-	if known := first.Known(); known != (KnownState{Revision: k.revision, Used: 200, Initialised: true}) {
+	if known := first.Known(); known != (Known{Revision: k.revision, Used: 200, Initialised: true}) {
 		t.Errorf("%+v", known)
 	}
 	var ports []Value
 	full, views := 0, 0
 	for i, f := range finished {
 		allocated, _ := f.Outcome.(Allocated)
-		state, _ := f.Outcome.(State)
+		state, _ := f.Outcome.(View)
 		switch {
 		case f.Ticket != tickets[i]:
 			t.Fatal(i, f.Ticket)
@@ -201,17 +201,17 @@ func TestCommitter(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 
-	// Passes over no Services, when nothing is protected any more as handed out a moment ago: all is leaked, and due in
-	// the second one but for what has changed hands meanwhile.
+	// Passes over no Services, when nothing is protected any more as handed out a moment ago: all is leaked, and
+	// due in the second one but for what has changed hands meanwhile.
 	k.now += time.Hour
-	passes := must(NewPasses(2, time.Minute))
+	passes := must(NewLeakTracker(2, time.Minute))
 	asOf = k.revision
 	for i, cleared := range []int{0, 199, 1} {
 		pass := must(passes.Start())
 		if err := first.BeginPass(pass); err != nil {
 			t.Fatal(err)
 		}
-		view := one(t, k, first, ReadOperation(NoDeadline)).Outcome.(State)
+		view := one(t, k, first, ReadOperation(NoDeadline)).Outcome.(View)
 		if needsFence, err := first.PassRead(pass, view.Revision, view.Snapshot, k.now); err != nil || needsFence != (i > 0) {
 			t.Fatal(i, needsFence, err)
 		}

@@ -10,7 +10,8 @@ import (
 
 // Errors of an Edit, for errors.Is.
 var (
-	// ErrServicesWritten: a Service was written after those of the edit were listed, or its look is gone. List them again.
+	// ErrServicesWritten: a Service was written after those of the edit were listed, or its look is gone. List them
+	// again.
 	ErrServicesWritten = errors.New("a Service was written, or etcd restored, after Services were listed")
 )
 
@@ -18,20 +19,20 @@ var (
 type EditKind uint8
 
 const (
-	// EditChange demands of a value to record that it is free and that no Service uses it; of one to free that no Service uses
-	// it. All is written or nothing; what is free already stays so.
+	// EditChange demands of a value to record that it is free and that no Service uses it; of one to free that no
+	// Service uses it. All is written or nothing; what is free already stays so.
 	EditChange EditKind = iota
 	// EditForce is EditChange, also of values that Services use.
 	EditForce
-	// EditPlan demands of a value to record that it is free and that a Service uses it; of one to free that it is recorded,
-	// without a break since Edit.Since, and that no Service uses it. All is written or nothing.
+	// EditPlan demands of a value to record that it is free and that a Service uses it; of one to free that it is
+	// recorded, without a break since Edit.Since, and that no Service uses it. All is written or nothing.
 	EditPlan
 	// EditUndo demands nothing of a value to record; of one to free what EditPlan does. What can be changed is.
 	EditUndo
 )
 
-// Edit is a change by hand: what an operator allocates and releases, carries out as planned, or takes back. It is written only
-// if no Service has been written after the list.
+// Edit is a change by hand: what an operator allocates and releases, carries out as planned, or takes back. It is
+// written only if no Service has been written after the list.
 type Edit struct {
 	Kind EditKind
 	// Set are the values to record, Clear those to free.
@@ -42,11 +43,11 @@ type Edit struct {
 	InUse []byte
 	// Listed is the revision of the etcd of the range at which Services were listed: that of the look.
 	Listed int64
-	// Since is, for EditPlan and EditUndo, the revision from which on a value to free has to be recorded without a break.
-	// Otherwise its record may be of a Service that is being created.
+	// Since is, for EditPlan and EditUndo, the revision from which on a value to free has to be recorded without a
+	// break. Otherwise its record may be of a Service that is being created.
 	Since int64
-	// Look is the number of the look at the Services ([Committer.PassFenced]). With 0 it is a dry run: nothing is picked or written, and the
-	// outcome says what would be done.
+	// Look is the number of the look at the Services ([Committer.PassFenced]). With 0 it is a dry run: nothing is
+	// picked or written, and the outcome says what would be done.
 	Look uint64
 }
 
@@ -66,8 +67,8 @@ const (
 	FateInUse Fate = rk.FateInUse
 	// FateUnused: no Service uses it.
 	FateUnused Fate = rk.FateUnused
-	// FateReallocated: it was free for a moment, or this committer has just handed it out; its record may be of a Service that is
-	// being created.
+	// FateReallocated: it was free for a moment, or this committer has just handed it out; its record may be of a
+	// Service that is being created.
 	FateReallocated Fate = rk.FateReallocated
 	// FateUnsure: whether it was free for a moment is not known.
 	FateUnsure Fate = rk.FateUnsure
@@ -83,8 +84,8 @@ type EditedValue struct {
 type Edited struct {
 	// Revision is that of the write; if nothing had to be or could be written, that at which it was so.
 	Revision int64
-	// Done says that all was done that can be. Otherwise nothing was, as one of the values could not be changed; the fates of
-	// the others say what they would have been.
+	// Done says that all was done that can be. Otherwise nothing was, as one of the values could not be changed; the
+	// fates of the others say what they would have been.
 	Done bool
 	// Values are those to record, in their order, then those that were picked, then those to free.
 	Values []EditedValue
@@ -92,8 +93,9 @@ type Edited struct {
 
 func (Edited) outcome() {}
 
-// SubmitEdit queues a change by hand, which ends as [Edited], or fails with a *BatchError, ErrStaleList, ErrServicesWritten
-// and the errors of every operation. The error here is that of an argument: InUse has values that the range does not have.
+// SubmitEdit queues a change by hand, which ends as [Edited], or fails with a *BatchError, ErrStaleList,
+// ErrServicesWritten and the errors of every operation. The error here is that of an argument: InUse has values that
+// the range does not have.
 func (c *Committer) SubmitEdit(deadline time.Duration, edit Edit) (Ticket, error) {
 	var ticket uint64
 	var details rk.Error

@@ -18,11 +18,11 @@ var (
 	ErrNotInRange = errors.New("the value is not in the range")
 	// ErrClosed: an object was used after Close, or is a zero value.
 	ErrClosed = errors.New("use of a closed or zero object")
-	// ErrPoisoned: the library caught a fault in itself, in this call or an earlier one, and the object cannot be used any
-	// more. Please report it.
+	// ErrPoisoned: the library caught a fault in itself, in this call or an earlier one, and the object cannot be used
+	// any more. Please report it.
 	ErrPoisoned = errors.New("the library caught a fault in itself; the object cannot be used any more")
-	// ErrNoMemory: an object has 1 GiB, or an argument more than 128 MiB, and the call, which might have needed more memory than
-	// there is for one object, was not made. In pure Go only.
+	// ErrNoMemory: an object has 1 GiB, or an argument more than 128 MiB, and the call, which might have needed more
+	// memory than there is for one object, was not made. In pure Go only.
 	ErrNoMemory = errors.New("an object can have no more memory")
 	// ErrEncrypted: a stored object is encrypted at rest; the *DecodeError around it names the provider.
 	ErrEncrypted = errors.New("the stored object is encrypted at rest")
@@ -32,7 +32,8 @@ var (
 	ErrInvalidArgument = errors.New("invalid argument")
 	// ErrInvalidUTF8: a text is not UTF-8. In a batch that is ErrInvalidBatch.
 	ErrInvalidUTF8 = errors.New("text is not UTF-8")
-	// ErrInvalidBatch: an object of a batch is too large or has text that is not UTF-8; the error around it names the object.
+	// ErrInvalidBatch: an object of a batch is too large or has text that is not UTF-8; the error around it names the
+	// object.
 	ErrInvalidBatch = errors.New("invalid batch")
 )
 

@@ -40,14 +40,14 @@ func TestErrorsNameTheArgument(t *testing.T) {
 	invalid(second(NewAllocator(ports, 9, 0)), "strategy 9"+strategies)
 	invalid(second(NewCommitter(ports, CommitterConfig{Strategy: 255})), "strategy 255"+strategies)
 	expectError(t, second(NewLeakCounters(ports, 0)), ErrInvalidArgument, passes)
-	expectError(t, second(NewPasses(0, time.Minute)), ErrInvalidArgument, passes)
+	expectError(t, second(NewLeakTracker(0, time.Minute)), ErrInvalidArgument, passes)
 	const zeroRange = "use of a closed or zero object: the Range is the zero value"
 	expectError(t, second(NewAllocator(Range{}, Contiguous, 0)), ErrClosed, zeroRange)
 	expectError(t, second(NewCommitter(Range{}, CommitterConfig{})), ErrClosed, zeroRange)
 	expectError(t, second(NewLeakCounters(Range{}, 3)), ErrClosed, zeroRange)
 	expectError(t, second(must(NewAudit()).AddBitmap(Range{}, Stored{})), ErrClosed, zeroRange)
 	expectError(t, second(Range{}.Changes(nil, nil)), ErrClosed, zeroRange)
-	expectError(t, second(must(must(NewPasses(2, 0)).Start()).Finish(nil)), ErrClosed, "use of a closed or zero object")
+	expectError(t, second(must(must(NewLeakTracker(2, 0)).Start()).Finish(nil)), ErrClosed, "use of a closed or zero object")
 
 	audit := must(NewIPAddressAudit(time.Time{}))
 	invalid(audit.CheckCluster(Bitmaps{ServiceNodePorts: 7}, true),

@@ -56,17 +56,17 @@ const (
 	ReasonPortAlreadyAllocated
 	// ReasonPortOutOfRange: a Service uses a port outside the range.
 	ReasonPortOutOfRange
-	// ReasonBitmapDisagrees: a bitmap of ClusterIPs that servers still write beside IPAddress objects records an address that
-	// no object and no Service has, or does not record one that they have. No Event has this reason.
+	// ReasonBitmapDisagrees: a bitmap of ClusterIPs that servers still write beside IPAddress objects records an
+	// address that no object and no Service has, or does not record one that they have. No Event has this reason.
 	ReasonBitmapDisagrees
-	// ReasonIPAddressWithoutParent: an IPAddress object that kube-apiserver's repair reads has no spec.parentRef, at which that
-	// repair crashes. No Event has this reason.
+	// ReasonIPAddressWithoutParent: an IPAddress object that kube-apiserver's repair reads has no spec.parentRef, at
+	// which that repair crashes. No Event has this reason.
 	ReasonIPAddressWithoutParent
-	// ReasonIPAddressNotCanonical: the name of an IPAddress object is not the canonical text of an address, by which servers look
-	// for it. No Event has this reason.
+	// ReasonIPAddressNotCanonical: the name of an IPAddress object is not the canonical text of an address, by which
+	// servers look for it. No Event has this reason.
 	ReasonIPAddressNotCanonical
-	// ReasonClusterIPNotCanonical: a Service has an address in another text than the canonical one, which is the name of its
-	// IPAddress object. No Event has this reason.
+	// ReasonClusterIPNotCanonical: a Service has an address in another text than the canonical one, which is the name
+	// of its IPAddress object. No Event has this reason.
 	ReasonClusterIPNotCanonical
 	// ReasonRangeFull: no value of a range is free. No Event has this reason.
 	ReasonRangeFull
@@ -96,7 +96,8 @@ const (
 // Subject is the object that a finding is about.
 type Subject struct {
 	Kind SubjectKind
-	// Ordinal is its place among those that were observed: 0 is the first. For a CIDR and a range it is the index of the range.
+	// Ordinal is its place among those that were observed: 0 is the first. For a CIDR and a range it is the index of
+	// the range.
 	Ordinal uint64
 }
 
@@ -108,8 +109,8 @@ const (
 	RemedyRepair Remedy = rk.RemedyRepair
 	// RemedyAPIServer: kube-apiserver, which repairs IPAddress objects when it starts and every few minutes after that.
 	RemedyAPIServer Remedy = rk.RemedyAPIServer
-	// RemedyOwner: only the owner: of a Service, who recreates it or widens the range, or an administrator, who deletes an
-	// IPAddress object.
+	// RemedyOwner: only the owner: of a Service, who recreates it or widens the range, or an administrator, who deletes
+	// an IPAddress object.
 	RemedyOwner Remedy = rk.RemedyOwner
 )
 
@@ -117,13 +118,14 @@ const (
 type Severity uint32
 
 const (
-	// SeverityBreaksTraffic: two Services answer on one value (on a port if their protocols are the same), or no range hands
-	// the value out, so that nothing is bound to forward it; or kube-apiserver crashes at the object.
+	// SeverityBreaksTraffic: two Services answer on one value (on a port if their protocols are the same), or no range
+	// hands the value out, so that nothing is bound to forward it; or kube-apiserver crashes at the object.
 	SeverityBreaksTraffic Severity = rk.SeverityBreaksTraffic
-	// SeverityDuplicateRisk: the value is in use and not recorded, or not for good, so that a server may allocate it a second time.
+	// SeverityDuplicateRisk: the value is in use and not recorded, or not for good, so that a server may allocate it a
+	// second time.
 	SeverityDuplicateRisk Severity = rk.SeverityDuplicateRisk
-	// SeverityExhausted: no value or few values are free, so that new Services are refused, or soon will be. It is worse than
-	// SeverityWasted.
+	// SeverityExhausted: no value or few values are free, so that new Services are refused, or soon will be. It is
+	// worse than SeverityWasted.
 	SeverityExhausted Severity = rk.SeverityExhausted
 	// SeverityWasted: the value is recorded and not in use, so that no server allocates it.
 	SeverityWasted Severity = rk.SeverityWasted
@@ -146,8 +148,8 @@ type Finding struct {
 	Value string
 	// Message is for people.
 	Message string
-	// Claimants are the Services that claim the value, the one that keeps it first, then by age: only for a value that is
-	// claimed more than once, after Report.ObserveClaimants.
+	// Claimants are the Services that claim the value, the one that keeps it first, then by age: only for a value that
+	// is claimed more than once, after Report.ObserveClaimants.
 	Claimants []Claimant
 }
 

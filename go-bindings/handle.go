@@ -9,26 +9,26 @@ import (
 
 // A handle is a Go struct with an object of the library in it.
 //
-//   - Close drops the object's state at once. What remains, and all of an object that was forgotten, is freed by a cleanup once
-//     nothing in Go refers to the object, or, in pure Go, is collected with it. So a call that runs beside Close finds a closed
-//     object, never freed memory.
+//   - Close drops the object's state at once. What remains, and all of an object that was forgotten, is freed by a
+//     cleanup once nothing in Go refers to the object, or, in pure Go, is collected with it. So a call that runs beside
+//     Close finds a closed object, never freed memory.
 //   - Each call is followed by runtime.KeepAlive, or else the cleanup might run during the call.
 //   - A nil pointer (of a zero value or a nil receiver) is passed as NULL, and the library's answer becomes ErrClosed.
 
 // BackEnd names the back end with which the program is built: "pure Go" or "native".
 const BackEnd = rk.BackEnd
 
-// owned is an object of the library that is freed once the garbage collector finds nothing that refers to the owned.
+// object is an object of the library that is freed once the garbage collector finds nothing that refers to it.
 // Handles hold a pointer to it, so that a handle may be copied. P is a pointer to the object.
-type owned[P any] struct {
+type object[P any] struct {
 	c P
-	// An owned without a field that Go scans would share its memory with other small objects, and its cleanup would wait
+	// One without a field that Go scans would share its memory with other small objects, and its cleanup would wait
 	// for all of those.
 	_ [2]uintptr
 }
 
-func own[P interface{ IsAlone() bool }](c P, free func(P)) *owned[P] {
-	o := &owned[P]{c: c}
+func own[P interface{ IsAlone() bool }](c P, free func(P)) *object[P] {
+	o := &object[P]{c: c}
 	if !c.IsAlone() {
 		runtime.AddCleanup(o, free, c)
 	}
@@ -36,7 +36,7 @@ func own[P interface{ IsAlone() bool }](c P, free func(P)) *owned[P] {
 }
 
 // pointer returns the object; NULL if there is none.
-func (o *owned[P]) pointer() (c P) {
+func (o *object[P]) pointer() (c P) {
 	if o != nil {
 		c = o.c
 	}

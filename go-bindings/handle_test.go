@@ -23,8 +23,8 @@ func TestCopiedHandles(t *testing.T) {
 			func(c *LeakCounters) error { return c.Reset() })
 	})
 	t.Run("Passes", func(t *testing.T) {
-		testCopies(t, func() *Passes { return must(NewPasses(3, time.Minute)) },
-			func(p *Passes) error { _, err := p.NewAudit(); return err })
+		testCopies(t, func() *LeakTracker { return must(NewLeakTracker(3, time.Minute)) },
+			func(p *LeakTracker) error { _, err := p.NewAudit(); return err })
 	})
 	t.Run("Audit", func(t *testing.T) {
 		testCopies(t, func() *Audit { return must(NewAudit()) },
@@ -83,8 +83,8 @@ type handle[T any] interface {
 	Close() error
 }
 
-// testCopies uses copies by value of handles of one type after the originals are gone and many others were closed, which
-// are likely to have got the memory of what was freed.
+// testCopies uses copies by value of handles of one type after the originals are gone and many others were closed,
+// which are likely to have got the memory of what was freed.
 func testCopies[T any, P handle[T]](t *testing.T, create func() P, use func(P) error) {
 	copies := func() (inSlice []T, inStruct struct{ value T }) {
 		first, second := create(), create()

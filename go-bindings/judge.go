@@ -6,18 +6,18 @@ import (
 	"github.com/rangekeeper/rangekeeper/go-bindings/internal/rk"
 )
 
-// Owner is the Service that an IPAddress object refers to.
-type Owner uint32
+// Parent is the Service that an IPAddress object refers to.
+type Parent uint32
 
 const (
-	// OwnerNoService: the object refers to something other than a Service, or to nothing.
-	OwnerNoService Owner = rk.OwnerNoService
-	// OwnerMissing: the Service does not exist.
-	OwnerMissing Owner = rk.OwnerMissing
-	// OwnerOther: the Service exists and does not use the address.
-	OwnerOther Owner = rk.OwnerOther
-	// OwnerUses: the Service exists and uses the address.
-	OwnerUses Owner = rk.OwnerUses
+	// ParentNoService: the object refers to something other than a Service, or to nothing.
+	ParentNoService Parent = rk.ParentNoService
+	// ParentMissing: the Service does not exist.
+	ParentMissing Parent = rk.ParentMissing
+	// ParentOther: the Service exists and does not use the address.
+	ParentOther Parent = rk.ParentOther
+	// ParentUses: the Service exists and uses the address.
+	ParentUses Parent = rk.ParentUses
 )
 
 // IPAddressVerdict is the repair of an IPAddress object.
@@ -37,13 +37,13 @@ const (
 )
 
 // JudgeIPAddress returns the repair of an IPAddress object, and with IPAddressWait after which time it is to be judged
-// again. managed says whether the allocator made it, by its label; unusedFor is for how long at least nothing has used it,
-// grace the longest time that a request can take.
-func JudgeIPAddress(managed bool, owner Owner, unusedFor, grace time.Duration) (IPAddressVerdict, time.Duration) {
+// again. managed says whether the allocator made it, by its label; unusedFor is for how long at least nothing has used
+// it, grace the longest time that a request can take.
+func JudgeIPAddress(managed bool, parent Parent, unusedFor, grace time.Duration) (IPAddressVerdict, time.Duration) {
 	var verdict uint32
 	var wait uint64
-	// It refuses only other owners than those above.
-	if rk.IPAddressJudge(managed, uint32(owner), uint64(max(unusedFor, 0)), uint64(max(grace, 0)), &verdict, &wait) != rk.ResultOK {
+	// It refuses only other parents than those above.
+	if rk.IPAddressJudge(managed, uint32(parent), uint64(max(unusedFor, 0)), uint64(max(grace, 0)), &verdict, &wait) != rk.ResultOK {
 		return IPAddressKeep, 0
 	}
 	return IPAddressVerdict(verdict), time.Duration(wait)
@@ -51,12 +51,13 @@ func JudgeIPAddress(managed bool, owner Owner, unusedFor, grace time.Duration) (
 
 // AddressObject is the IPAddress object of an address that a Service uses.
 type AddressObject struct {
-	// Managed reports whether the allocator made it, by its label; Labelled whether its labels are those that the allocator
-	// sets.
+	// Managed reports whether the allocator made it, by its label; Labelled whether its labels are those that the
+	// allocator sets.
 	Managed, Labelled bool
-	// RefersHere reports whether it refers to the Service that is looked at. If not, Owner is the Service that it refers to.
+	// RefersHere reports whether it refers to the Service that is looked at. If not, Parent is the Service that it
+	// refers to.
 	RefersHere bool
-	Owner      Owner
+	Parent     Parent
 }
 
 // ClusterIPVerdict is the repair of a Service's ClusterIP that a ServiceCIDR hands out.
@@ -69,8 +70,8 @@ const (
 	ClusterIPWait ClusterIPVerdict = rk.ClusterIPWait
 	// ClusterIPCreate: it has no object, and is to get one.
 	ClusterIPCreate ClusterIPVerdict = rk.ClusterIPCreate
-	// ClusterIPReshape: its object has another shape than those of the allocator, and is to be replaced; no Event reports
-	// it.
+	// ClusterIPReshape: its object has another shape than those of the allocator, and is to be replaced; no Event
+	// reports it.
 	ClusterIPReshape ClusterIPVerdict = rk.ClusterIPReshape
 	// ClusterIPReplace: its object does not refer to its Service, and is to be replaced.
 	ClusterIPReplace ClusterIPVerdict = rk.ClusterIPReplace
@@ -85,10 +86,10 @@ func JudgeClusterIP(object *AddressObject) ClusterIPVerdict {
 	var c *rk.AddressObject
 	if object != nil {
 		c = &rk.AddressObject{
-			Managed: object.Managed, Labelled: object.Labelled, Owner: uint32(object.Owner),
+			Managed: object.Managed, Labelled: object.Labelled, Parent: uint32(object.Parent),
 		}
 		if object.RefersHere {
-			c.Owner = rk.OwnerSelf
+			c.Parent = rk.ParentSelf
 		}
 	}
 	if rk.ClusterIPJudge(c, &verdict) != rk.ResultOK {

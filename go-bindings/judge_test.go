@@ -10,18 +10,18 @@ func TestJudgeIPAddress(t *testing.T) {
 	const grace = time.Minute
 	for _, c := range []struct {
 		managed   bool
-		owner     Owner
+		owner     Parent
 		unusedFor time.Duration
 		verdict   IPAddressVerdict
 		wait      time.Duration
 	}{
-		{true, OwnerUses, grace, IPAddressKeep, 0},
-		{false, OwnerMissing, grace, IPAddressKeep, 0},
-		{true, OwnerNoService, 0, IPAddressNoService, 0},
-		{true, OwnerMissing, 20 * time.Second, IPAddressWait, 40 * time.Second},
-		{true, OwnerOther, -time.Second, IPAddressWait, grace},
-		{true, OwnerMissing, grace, IPAddressLeaked, 0},
-		{true, OwnerOther, grace, IPAddressWrongReference, 0},
+		{true, ParentUses, grace, IPAddressKeep, 0},
+		{false, ParentMissing, grace, IPAddressKeep, 0},
+		{true, ParentNoService, 0, IPAddressNoService, 0},
+		{true, ParentMissing, 20 * time.Second, IPAddressWait, 40 * time.Second},
+		{true, ParentOther, -time.Second, IPAddressWait, grace},
+		{true, ParentMissing, grace, IPAddressLeaked, 0},
+		{true, ParentOther, grace, IPAddressWrongReference, 0},
 	} {
 		if verdict, wait := JudgeIPAddress(c.managed, c.owner, c.unusedFor, grace); verdict != c.verdict || wait != c.wait {
 			t.Errorf("%+v: %v, %v", c, verdict, wait)
@@ -32,11 +32,11 @@ func TestJudgeIPAddress(t *testing.T) {
 func TestJudgeClusterIP(t *testing.T) {
 	for verdict, object := range map[ClusterIPVerdict]*AddressObject{
 		ClusterIPKeep:    {Managed: true, Labelled: true, RefersHere: true},
-		ClusterIPWait:    {Managed: true, Labelled: true, Owner: OwnerOther},
+		ClusterIPWait:    {Managed: true, Labelled: true, Parent: ParentOther},
 		ClusterIPCreate:  nil,
 		ClusterIPReshape: {Managed: true, RefersHere: true},
-		ClusterIPReplace: {Managed: true, Labelled: true, Owner: OwnerMissing},
-		ClusterIPTaken:   {Managed: true, Labelled: true, Owner: OwnerUses},
+		ClusterIPReplace: {Managed: true, Labelled: true, Parent: ParentMissing},
+		ClusterIPTaken:   {Managed: true, Labelled: true, Parent: ParentUses},
 	} {
 		if got := JudgeClusterIP(object); got != verdict {
 			t.Errorf("%+v: %v, want %v", object, got, verdict)

@@ -6,13 +6,13 @@ import (
 	"github.com/rangekeeper/rangekeeper/go-bindings/internal/rk"
 )
 
-// LeakCounters says of each value in how many passes in a row it was leaked: allocated though nobody uses it. Between an
-// allocation and the write of its Service that is normal, so a leak is cleaned only when it was seen several times.
+// LeakCounters says of each value in how many passes in a row it was leaked: allocated though nobody uses it. Between
+// an allocation and the write of its Service that is normal, so a leak is cleaned only when it was seen several times.
 //
 // A counter lives only while its value stays leaked without a break. All methods may be called from several goroutines
 // at once.
 type LeakCounters struct {
-	inner *owned[*rk.LeakCounters]
+	inner *object[*rk.LeakCounters]
 	r     Range
 }
 
@@ -45,8 +45,8 @@ func (c *LeakCounters) Close() error {
 	return nil
 }
 
-// Advance counts a pass that saw exactly the values of leaked, and returns those, ascending, that are due to be cleaned;
-// their counters are 0 again. A value that is not in range is an error, and nothing is counted.
+// Advance counts a pass that saw exactly the values of leaked, and returns those, ascending, that are due to be
+// cleaned; their counters are 0 again. A value that is not in range is an error, and nothing is counted.
 func (c *LeakCounters) Advance(leaked []Value) (due []Value, err error) {
 	seen, spent := valuesToC(leaked), make([]rk.Value, len(leaked))
 	var n uint
@@ -62,7 +62,8 @@ func (c *LeakCounters) Advance(leaked []Value) (due []Value, err error) {
 	}
 }
 
-// Count returns in how many passes in a row value was leaked, the last one included; 0 for a value that is not in the range.
+// Count returns in how many passes in a row value was leaked, the last one included; 0 for a value that is not in the
+// range.
 func (c *LeakCounters) Count(value Value) int {
 	var count uint8
 	rk.LeakCountersCount(c.pointer(), value.toC(), &count)

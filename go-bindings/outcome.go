@@ -41,7 +41,8 @@ const (
 	KeepWitness Witness = rk.WitnessKeep
 	// PutWitness is to put it, with any value.
 	PutWitness Witness = rk.WitnessPut
-	// DeleteWitness is to delete it: the swap creates the range, in which no value that was allocated before is recorded.
+	// DeleteWitness is to delete it: the swap creates the range, in which no value that was allocated before is
+	// recorded.
 	DeleteWitness Witness = rk.WitnessDelete
 )
 
@@ -105,8 +106,8 @@ type Finished struct {
 	Outcome Outcome
 }
 
-// Outcome is how an operation ended: [Allocated], [Released], [Deferred], [State] of a read, [Created], [Repaired], [Edited],
-// [Failed] or [Unknown].
+// Outcome is how an operation ended: [Allocated], [Released], [Deferred], [View] of a read, [Created], [Repaired],
+// [Edited], [Failed] or [Unknown].
 type Outcome interface{ outcome() }
 
 // Allocated: the caller owns the values.
@@ -115,7 +116,7 @@ type Allocated struct {
 	Values []Value
 	// Revision is the revision of the allocation, the as-of revision of a rollback.
 	Revision int64
-	// Store is which store that was, as [KnownState] counts them.
+	// Store is which store that was, as [Known] counts them.
 	Store uint32
 	// UseUntil is when a Service with the values must be written.
 	UseUntil time.Duration
@@ -129,15 +130,15 @@ type Released struct {
 
 // Deferred: the value was not released, and is left to a repair pass.
 type Deferred struct {
-	// Duplicate is the reason: more than one Service had the value in the last pass. Otherwise the history since the as-of
-	// revision is not known any more.
+	// Duplicate is the reason: more than one Service had the value in the last pass. Otherwise the history since the
+	// as-of revision is not known any more.
 	Duplicate bool
 }
 
-// State is the state of the stored object.
-type State struct {
-	// Revision is the revision of the store at which the object had this state: the as-of revision of a release that is decided
-	// by it.
+// View is the state of the stored object.
+type View struct {
+	// Revision is the revision of the store at which the object had this state: the as-of revision of a release that is
+	// decided by it.
 	Revision int64
 	// Snapshot has the values in use, as Allocator.Snapshot returns them.
 	Snapshot []byte
@@ -155,14 +156,16 @@ type Created struct {
 type Repaired struct {
 	// Set and Cleared are the values that were set and cleared, ascending.
 	Set, Cleared []Value
-	// Changed is the number of values that were left alone because they, or Services, had changed since the pass, or may have.
+	// Changed is the number of values that were left alone because they, or Services, had changed since the pass, or
+	// may have.
 	Changed int
 }
 
 // Failed: nothing was changed.
 type Failed struct {
-	// Err is the reason: a *BatchError around a *ValueError; a *MismatchedRangeError; or wrapped in it ErrNotInitialised,
-	// ErrUnreadable, ErrRangeInUse, ErrRefused, ErrStaleList, ErrServicesWritten, ErrDeadlineExceeded, ErrCancelled.
+	// Err is the reason: a *BatchError around a *ValueError; a *MismatchedRangeError; or wrapped in it
+	// ErrNotInitialised, ErrUnreadable, ErrRangeInUse, ErrRefused, ErrStaleList, ErrServicesWritten,
+	// ErrDeadlineExceeded, ErrCancelled.
 	Err error
 }
 
@@ -172,7 +175,7 @@ type Unknown struct{}
 func (Allocated) outcome() {}
 func (Released) outcome()  {}
 func (Deferred) outcome()  {}
-func (State) outcome()     {}
+func (View) outcome()      {}
 func (Created) outcome()   {}
 func (Repaired) outcome()  {}
 func (Failed) outcome()    {}
@@ -234,7 +237,7 @@ func (c *Committer) outcome(flat *rk.Finished, rest *contents) Outcome {
 		return Deferred{data.Deferred.Reason == rk.DeferralDuplicate}
 	case rk.OutcomeRead:
 		view := &data.Read
-		return State{int64(view.Revision), rest.takeBytes(view.Bytes), view.Initialised}
+		return View{int64(view.Revision), rest.takeBytes(view.Bytes), view.Initialised}
 	case rk.OutcomeCreated:
 		return Created{data.Created.Created}
 	case rk.OutcomeRepaired:

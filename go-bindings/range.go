@@ -75,8 +75,8 @@ func (r Range) Size() uint32 {
 	return r.inner.size
 }
 
-// StaticBand returns the number of values in the static band: the lowest ones, which dynamic allocation picks last (KEP-3070
-// for ClusterIPs, KEP-3668 for NodePorts).
+// StaticBand returns the number of values in the static band: the lowest ones, which dynamic allocation picks last
+// (KEP-3070 for ClusterIPs, KEP-3668 for NodePorts).
 func (r Range) StaticBand() uint32 {
 	if r.inner == nil {
 		return 0
@@ -84,8 +84,8 @@ func (r Range) StaticBand() uint32 {
 	return r.inner.staticBand
 }
 
-// Excludes reports whether no cluster has both ranges: its ranges of ClusterIPs are of different IP families (KEP-563), and it has
-// one range of node ports. The zero Range excludes none.
+// Excludes reports whether no cluster has both ranges: its ranges of ClusterIPs are of different IP families (KEP-563),
+// and it has one range of node ports. The zero Range excludes none.
 func (r Range) Excludes(other Range) bool {
 	var excludes bool
 	code := rk.RangeExcludes(r.pointer(), other.pointer(), &excludes)
@@ -115,8 +115,8 @@ type ChangedValue struct {
 	Allocated bool
 }
 
-// Changes returns the differences between two snapshots of the range (see Allocator.Snapshot), ascending. The error is a
-// *BitsPastRangeError.
+// Changes returns the differences between two snapshots of the range (see Allocator.Snapshot), ascending. The error is
+// a *BitsPastRangeError.
 func (r Range) Changes(before, after []byte) ([]ChangedValue, error) {
 	if err := r.check(); err != nil {
 		return nil, err

@@ -9,11 +9,11 @@ import (
 // RangeAllocation is the stored object: a range, its bitmap, and all around them (metadata, unknown fields), which
 // survives a rewrite. It may be used from several goroutines at once.
 type RangeAllocation struct {
-	inner *owned[*rk.RangeAllocation]
+	inner *object[*rk.RangeAllocation]
 }
 
-// DecodeRangeAllocation decodes a stored value; its first bytes identify the form. The error is a *DecodeError; for a value
-// that is encrypted at rest errors.Is finds ErrEncrypted in it.
+// DecodeRangeAllocation decodes a stored value; its first bytes identify the form. The error is a *DecodeError; for a
+// value that is encrypted at rest errors.Is finds ErrEncrypted in it.
 func DecodeRangeAllocation(stored []byte) (*RangeAllocation, error) {
 	var handle *rk.RangeAllocation
 	var details rk.Error
@@ -60,7 +60,7 @@ func (o *RangeAllocation) Data(dst []byte) ([]byte, error) {
 	})
 }
 
-// Set replaces range and bitmap; both are copied. The error of a range that is not UTF-8 is ErrInvalidUTF8.
+// Values replaces range and bitmap; both are copied. The error of a range that is not UTF-8 is ErrInvalidUTF8.
 func (o *RangeAllocation) Set(rangeText string, data []byte) error {
 	var details rk.Error
 	code := rk.RangeAllocationSet(o.pointer(), rangeText, data, &details)

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// Every value that a kube-apiserver wrote is encoded to the same bytes, as it is and after a rewrite of its own content.
+// Every value that a kube-apiserver wrote is encoded to the same bytes, as it is and after a rewrite of its own
+// content.
 func TestStoredValuesRoundTrip(t *testing.T) {
 	files := must(filepath.Glob("testdata/kube-*/*.bin.gz"))
 	if len(files) == 0 {

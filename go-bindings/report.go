@@ -9,31 +9,32 @@ import (
 	"github.com/rangekeeper/rangekeeper/go-bindings/internal/rk"
 )
 
-// Report is the result of an audit. Only RecordRepair, ObserveClaimants and FindFullRanges change it. It may be used from several goroutines at once.
+// Report is the result of an audit. Only RecordRepair, ObserveClaimants and FindFullRanges change it. It may be used
+// from several goroutines at once.
 type Report struct {
-	inner *owned[*rk.Report]
+	inner *object[*rk.Report]
 	// ranges has the zero Range for a ServiceCIDR.
 	ranges []Range
 }
 
-// Set names a set of values of a range in a Report.
-type Set uint32
+// Values names a set of values of a range in a Report.
+type Values uint32
 
 const (
 	// ValuesSet are to be set in the stored bitmap.
-	ValuesSet Set = rk.ValuesSet
+	ValuesSet Values = rk.ValuesSet
 	// ValuesClear are to be cleared in the stored bitmap.
-	ValuesClear Set = rk.ValuesClear
+	ValuesClear Values = rk.ValuesClear
 	// ValuesLeaked are stored though no Service uses them, due to be cleaned or not.
-	ValuesLeaked Set = rk.ValuesLeaked
+	ValuesLeaked Values = rk.ValuesLeaked
 	// ValuesDuplicates are claimed by more than one Service.
-	ValuesDuplicates Set = rk.ValuesDuplicates
+	ValuesDuplicates Values = rk.ValuesDuplicates
 	// ValuesStored were stored before the audit.
-	ValuesStored Set = rk.ValuesStored
+	ValuesStored Values = rk.ValuesStored
 	// ValuesInUse are in use by Services.
-	ValuesInUse Set = rk.ValuesInUse
+	ValuesInUse Values = rk.ValuesInUse
 	// ValuesNext are to be stored: those in use, and the leaks that stay.
-	ValuesNext Set = rk.ValuesNext
+	ValuesNext Values = rk.ValuesNext
 )
 
 // Record is the way in which allocations from a range are recorded.
@@ -66,8 +67,8 @@ type RangeReport struct {
 // Leak is a value that is recorded as allocated though no Service uses it.
 type Leak struct {
 	Value Value
-	// Range is the index of the first range that has the value; of an address that none has the first one of its family,
-	// and -1 if there is no range of addresses.
+	// Range is the index of the first range that has the value; of an address that none has the first one of its
+	// family, and -1 if there is no range of addresses.
 	Range int
 	// Object is the place of the IPAddress object that records it among those that were observed: 0 is the first. -1 if
 	// a bitmap does.
@@ -94,19 +95,19 @@ func (r *Report) Close() error {
 	return nil
 }
 
-// Findings returns the findings about Services, in their order, then those about IPAddress objects, in theirs, and then those
-// about bitmaps beside such objects; after ObserveClaimants all by their subjects. Cost: a few
-// crossings per 100 findings.
+// Findings returns the findings about Services, in their order, then those about IPAddress objects, in theirs, and then
+// those about bitmaps beside such objects; after ObserveClaimants all by their subjects. Cost: a few crossings per 100
+// findings.
 func (r *Report) Findings() ([]Finding, error) {
 	defer runtime.KeepAlive(r)
 	return readFindings(r.pointer())
 }
 
-// FindFullRanges adds a finding for each range without a free value, and for each of which less than percent of a hundred is free: free is
-// what is neither recorded nor in use. The CIDRs of ServiceCIDR objects of one IP family count as one range, as servers allocate
-// from all of them; the finding is about the first, and its value names all. Of a range whose bitmap could not be read, more may be in
-// use. Stale bitmaps, and those beside IPAddress objects, have none. A second call replaces the findings of the first. The error may
-// be ErrInvalidArgument, if percent is above 100.
+// FindFullRanges adds a finding for each range without a free value, and for each of which less than percent of a
+// hundred is free: free is what is neither recorded nor in use. The CIDRs of ServiceCIDR objects of one IP family count
+// as one range, as servers allocate from all of them; the finding is about the first, and its value names all. Of a
+// range whose bitmap could not be read, more may be in use. Stale bitmaps, and those beside IPAddress objects, have
+// none. A second call replaces the findings of the first. The error may be ErrInvalidArgument, if percent is above 100.
 func (r *Report) FindFullRanges(percent uint8) error {
 	defer runtime.KeepAlive(r)
 	return resultError(rk.ReportFindFullRanges(r.pointer(), percent))
@@ -118,18 +119,18 @@ type Claimant struct {
 	Service uint64
 	// Keeps reports whether it keeps the value, which the oldest Service does.
 	Keeps bool
-	// Tied reports whether only the names decide that it keeps the value, or that another one does: it may as well be the other
-	// way round.
+	// Tied reports whether only the names decide that it keeps the value, or that another one does: it may as well be
+	// the other way round.
 	Tied bool
 }
 
-// ObserveClaimants observes the n Services of the audit a second time, in the same order, with names and creation times;
-// fill is as of Audit.ObserveAll. It is needed if a value is claimed more than once. After it each finding about such a value is
-// about a Service that does not keep it, and names all claimants.
+// ObserveClaimants observes the n Services of the audit a second time, in the same order, with names and creation
+// times; fill is as of Audit.ObserveAll. It is needed if a value is claimed more than once. After it each finding about
+// such a value is about a Service that does not keep it, and names all claimants.
 //
 // The oldest Service keeps the value. One without a time counts as the youngest; of several with one time, the one
-// that the IPAddress object refers to keeps it, or else the one with the lowest create revision, or else the first by namespace and
-// name. The error may be ErrInvalidBatch, or ErrInvalidArgument if there are more Services than in the
+// that the IPAddress object refers to keeps it, or else the one with the lowest create revision, or else the first by
+// namespace and name. The error may be ErrInvalidBatch, or ErrInvalidArgument if there are more Services than in the
 // audit.
 func (r *Report) ObserveClaimants(n int, fill func(batch *Services, from, to int)) error {
 	batch := new(Services)
@@ -159,15 +160,16 @@ func (r *Report) observeClaimants(services *Services) error {
 // ObjectRepair is a write of the API server's repair of IPAddress objects.
 type ObjectRepair struct {
 	Address Value
-	// Removed is the place of the object that is removed or replaced among those that were observed, -1 if there is none.
+	// Removed is the place of the object that is removed or replaced among those that were observed, -1 if there is
+	// none.
 	Removed int
 	// Service is the place of the Service for which an object is created among those that were observed, -1 if none is.
 	Service int
 }
 
 // ObjectRepairs returns the writes of the API server's repair of IPAddress objects, for data at rest: first those for
-// Services, then the removals. After ObserveClaimants the object of an address that is claimed more than once is that of the
-// Service that keeps it.
+// Services, then the removals. After ObserveClaimants the object of an address that is claimed more than once is that
+// of the Service that keeps it.
 func (r *Report) ObjectRepairs() ([]ObjectRepair, error) {
 	defer runtime.KeepAlive(r)
 	const pageSize = 256
@@ -194,8 +196,8 @@ func (r *Report) ObjectRepairs() ([]ObjectRepair, error) {
 	}
 }
 
-// Leaks returns those of bitmaps by range and value, due to be cleaned or not, then the IPAddress objects of the allocator
-// whose Service does not exist, in their order, as far as no other Service uses the address.
+// Leaks returns those of bitmaps by range and value, due to be cleaned or not, then the IPAddress objects of the
+// allocator whose Service does not exist, in their order, as far as no other Service uses the address.
 func (r *Report) Leaks() ([]Leak, error) {
 	defer runtime.KeepAlive(r)
 	const pageSize = 256
@@ -220,22 +222,23 @@ func (r *Report) Leaks() ([]Leak, error) {
 	}
 }
 
-// RecordRepair records the outcome of the repair of the bitmap with this index. From then on ValuesSet and ValuesClear are the
-// values that were set and cleared, ValuesNext those that were read and not cleared, or were set; the other leaks stay. A
-// finding whose remedy was the repair is dropped if its value was not set: its Service came after the range was read. The
-// error is ErrInvalidArgument if the index is not that of a bitmap that was compared with the Services, or a *ValueError:
-// ErrNotInRange; the report then stays as it was.
+// RecordRepair records the outcome of the repair of the bitmap with this index. From then on ValuesSet and ValuesClear
+// are the values that were set and cleared, ValuesNext those that were read and not cleared, or were set; the other
+// leaks stay. A finding whose remedy was the repair is dropped if its value was not set: its Service came after the
+// range was read. The error is ErrInvalidArgument if the index is not that of a bitmap that was compared with the
+// Services, or a *ValueError: ErrNotInRange; the report then stays as it was.
 func (r *Report) RecordRepair(index int, repaired Repaired) error {
 	return r.recordRepair(index, rk.RepairDone, repaired)
 }
 
-// RecordChosenRepair is RecordRepair for values that somebody chose of what was due: a finding whose value was not set stays.
+// RecordChosenRepair is RecordRepair for values that somebody chose of what was due: a finding whose value was not set
+// stays.
 func (r *Report) RecordChosenRepair(index int, repaired Repaired) error {
 	return r.recordRepair(index, rk.RepairChosen, repaired)
 }
 
-// RecordFailedRepair records that the repair of the bitmap with this index has failed: nothing is known to have been set or
-// cleared, all leaks stay, and all findings are left. The error is that of RecordRepair.
+// RecordFailedRepair records that the repair of the bitmap with this index has failed: nothing is known to have been
+// set or cleared, all leaks stay, and all findings are left. The error is that of RecordRepair.
 func (r *Report) RecordFailedRepair(index int) error {
 	return r.recordRepair(index, rk.RepairFailed, Repaired{})
 }
@@ -284,7 +287,7 @@ func (r *Report) Range(index int) RangeReport {
 
 // Values returns the values of one set of the range with this index, ascending. The sequence is empty if there is no
 // such range or set, and after Close; it ends early if the report is closed meanwhile.
-func (r *Report) Values(index int, set Set) iter.Seq[Value] {
+func (r *Report) Values(index int, set Values) iter.Seq[Value] {
 	return func(yield func(Value) bool) {
 		for run := range r.Runs(index, set, true) {
 			for ; run.Len > 0; run.Len-- {
@@ -300,7 +303,7 @@ func (r *Report) Values(index int, set Set) iter.Seq[Value] {
 
 // Runs returns the runs of values that are (members) or are not in one set of the range with this index, ascending. The
 // sequence is empty if there is no such range or set, and after Close; it ends early if the report is closed meanwhile.
-func (r *Report) Runs(index int, set Set, members bool) iter.Seq[Run] {
+func (r *Report) Runs(index int, set Values, members bool) iter.Seq[Run] {
 	return func(yield func(Run) bool) {
 		page := make([]rk.Run, runsPerPage)
 		for from := uint64(0); ; {
@@ -323,9 +326,9 @@ func (r *Report) Runs(index int, set Set, members bool) iter.Seq[Run] {
 	}
 }
 
-// Snapshot returns a set of values of the bitmap with this index, in the form of Allocator.Snapshot; ValuesNext is what a repair
-// stores. It replaces the content of dst and reuses its capacity.
-func (r *Report) Snapshot(index int, set Set, dst []byte) ([]byte, error) {
+// Snapshot returns a set of values of the bitmap with this index, in the form of Allocator.Snapshot; ValuesNext is what
+// a repair stores. It replaces the content of dst and reuses its capacity.
+func (r *Report) Snapshot(index int, set Values, dst []byte) ([]byte, error) {
 	defer runtime.KeepAlive(r)
 	dst, err := readBytes(dst, func(buffer []byte, length *uint) rk.Result {
 		return rk.ReportSnapshot(r.pointer(), uint(index), uint32(set), buffer, length)
@@ -336,8 +339,8 @@ func (r *Report) Snapshot(index int, set Set, dst []byte) ([]byte, error) {
 	return dst, err
 }
 
-// State returns all that is known of one value of the range with this index; false if the range does not have the value, or if
-// there is no such range.
+// State returns all that is known of one value of the range with this index; false if the range does not have the
+// value, or if there is no such range.
 func (r *Report) State(index int, value Value) (OffsetState, bool) {
 	var c rk.OffsetState
 	code := rk.ReportState(r.pointer(), uint(index), value.toC(), &c)
@@ -354,8 +357,8 @@ func (r *Report) State(index int, value Value) (OffsetState, bool) {
 	}, true
 }
 
-// Occupancy cuts the range with this index into at most so many cells of equal length; the last may be shorter. With 0 or less
-// there are none.
+// Occupancy cuts the range with this index into at most so many cells of equal length; the last may be shorter. With 0
+// or less there are none.
 func (r *Report) Occupancy(index, cells int) ([]Cell, error) {
 	defer runtime.KeepAlive(r)
 	count := uint32(min(max(int64(cells), 0), math.MaxUint32))

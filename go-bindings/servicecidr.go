@@ -6,9 +6,9 @@ import (
 	"github.com/rangekeeper/rangekeeper/go-bindings/internal/rk"
 )
 
-// ServiceCIDR is a CIDR of a ServiceCIDR object (KEP-1880): it says which addresses there are where each allocated one is
-// an IPAddress object, and in which order they are tried. It never changes, may be copied, and may be used from several
-// goroutines at once. The zero value has no addresses.
+// ServiceCIDR is a CIDR of a ServiceCIDR object (KEP-1880): it says which addresses there are where each allocated one
+// is an IPAddress object, and in which order they are tried. It never changes, may be copied, and may be used from
+// several goroutines at once. The zero value has no addresses.
 //
 // Other than in a [Range] of [ParseCIDR], all addresses of an IPv6 subnet of 64 bits can be allocated.
 type ServiceCIDR struct {
@@ -42,8 +42,8 @@ func (c ServiceCIDR) pointer() *rk.ServiceCIDR {
 	return &c.inner.c
 }
 
-// Size returns the number of addresses that can be allocated: without the network address and, in IPv4, the broadcast address; at
-// most 2^64 - 1.
+// Size returns the number of addresses that can be allocated: without the network address and, in IPv4, the broadcast
+// address; at most 2^64 - 1.
 func (c ServiceCIDR) Size() uint64 {
 	if c.inner == nil {
 		return 0
@@ -59,7 +59,8 @@ func (c ServiceCIDR) StaticBand() uint32 {
 	return c.inner.staticBand
 }
 
-// OffsetOf returns the distance of addr from the first address that can be allocated, in [0, Size); false if addr never is.
+// OffsetOf returns the distance of addr from the first address that can be allocated, in [0, Size); false if addr never
+// is.
 func (c ServiceCIDR) OffsetOf(addr netip.Addr) (uint64, bool) {
 	var offset uint64
 	code := rk.ServiceCIDROffsetOf(c.pointer(), AddrValue(addr).toC(), &offset)

@@ -40,8 +40,8 @@ func (b *batch) add(words []uint32, texts ...string) {
 
 func (b *batch) toC() rk.Batch { return rk.Batch{Words: b.words, Text: b.text, Count: uint(b.count)} }
 
-// Services is a batch of Services for Audit.Observe, to be filled, observed, reset and filled again. The zero value is empty.
-// Some thousand Services per batch are a good size.
+// Services is a batch of Services for Audit.Observe, to be filled, observed, reset and filled again. The zero value is
+// empty. Some thousand Services per batch are a good size.
 //
 // Adding costs a few nanoseconds per address or port, and no memory once the batch has had its size. A batch is for one
 // goroutine at a time.
@@ -108,8 +108,8 @@ func appendAddress(to []byte, text string) []byte {
 	return to
 }
 
-// AddPort adds one of spec.ports to the Service that was added last; one without a node port may be left out. Before the first
-// Add, Audit.Observe refuses the batch.
+// AddPort adds one of spec.ports to the Service that was added last; one without a node port may be left out. Before
+// the first Add, Audit.Observe refuses the batch.
 func (s *Services) AddPort(protocol string, nodePort int32) {
 	if s.noService("AddPort") {
 		return
@@ -134,8 +134,8 @@ func (s *Services) AddPort(protocol string, nodePort int32) {
 	s.words = append(s.words, uint32(nodePort), code)
 }
 
-// SetHealthCheckNodePort sets spec.healthCheckNodePort of the Service that was added last. Before the first Add, Audit.Observe
-// refuses the batch.
+// SetHealthCheckNodePort sets spec.healthCheckNodePort of the Service that was added last. Before the first Add,
+// Audit.Observe refuses the batch.
 func (s *Services) SetHealthCheckNodePort(port int32) {
 	if s.noService("SetHealthCheckNodePort") {
 		return
@@ -160,9 +160,10 @@ func (s *Services) toC() rk.Services {
 	return rk.Services{Batch: s.batch.toC()}
 }
 
-// Name names the Service that was added last, with its metadata.creationTimestamp and etcd's create revision, each zero if unknown.
-// All Services of a batch have names, or none has: only an audit of IPAddress objects and Report.ObserveClaimants need them. Audit.Observe refuses the batch if Name was called before the first Add, or more or less than once for a
-// Service.
+// Name names the Service that was added last, with its metadata.creationTimestamp and etcd's create revision, each zero
+// if unknown. All Services of a batch have names, or none has: only an audit of IPAddress objects and
+// Report.ObserveClaimants need them. Audit.Observe refuses the batch if Name was called before the first Add, or more
+// or less than once for a Service.
 func (s *Services) Name(namespace, name string, created time.Time, createRevision uint64) {
 	if s.noService("Name") {
 		return
@@ -238,8 +239,9 @@ type Claim struct {
 	Service int
 }
 
-// Claims returns what the Services of the batch claim, as an audit takes it for theirs: in the order of Services, the addresses of
-// each first, in their order there. A value comes twice if a Service has it twice; a number that is no port does not come.
+// Claims returns what the Services of the batch claim, as an audit takes it for theirs: in the order of Services, the
+// addresses of each first, in their order there. A value comes twice if a Service has it twice; a number that is no
+// port does not come.
 func (s *Services) Claims() ([]Claim, error) {
 	if s.err != nil {
 		return nil, s.err

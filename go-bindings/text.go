@@ -42,12 +42,12 @@ var recordsTexts = map[ClusterIPRecords]string{
 
 func (r ClusterIPRecords) String() string { return enumText(recordsTexts, r) }
 
-var setTexts = map[Set]string{
+var setTexts = map[Values]string{
 	ValuesSet: "set", ValuesClear: "clear", ValuesLeaked: "leaked", ValuesDuplicates: "duplicates", ValuesStored: "stored",
 	ValuesInUse: "in use", ValuesNext: "next",
 }
 
-func (s Set) String() string { return enumText(setTexts, s) }
+func (s Values) String() string { return enumText(setTexts, s) }
 
 var recordTexts = map[Record]string{
 	RecordBitmap: "bitmap", RecordStale: "stale bitmap", RecordIPAddresses: "IPAddress objects",
@@ -74,12 +74,12 @@ var severityTexts = map[Severity]string{
 // String returns the severity as the documents of the command spell it.
 func (s Severity) String() string { return enumText(severityTexts, s) }
 
-var ownerTexts = map[Owner]string{
-	OwnerNoService: "no Service", OwnerMissing: "missing Service", OwnerOther: "Service without the address",
-	OwnerUses: "Service with the address",
+var parentTexts = map[Parent]string{
+	ParentNoService: "no Service", ParentMissing: "missing Service", ParentOther: "Service without the address",
+	ParentUses: "Service with the address",
 }
 
-func (o Owner) String() string { return enumText(ownerTexts, o) }
+func (p Parent) String() string { return enumText(parentTexts, p) }
 
 var ipAddressVerdictTexts = map[IPAddressVerdict]string{
 	IPAddressKeep: "keep", IPAddressWait: "wait", IPAddressNoService: "no Service", IPAddressWrongReference: "wrong reference",

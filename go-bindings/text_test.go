@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// Every constant of an enum has a text. The constants are read from the source, as a new one would be missing in a list.
+// Every constant of an enum has a text. The constants are read from the source, as a new one would be missing in a
+// list.
 func TestEnumTexts(t *testing.T) {
 	enums, constants, texts := map[string]bool{}, map[string][]string{}, map[string]bool{}
 	for _, file := range must(filepath.Glob("*.go")) {

@@ -20,8 +20,8 @@ type Value struct {
 
 func valueFromC(c *rk.Value) Value { return Value{c.High, c.Low, c.Kind} }
 
-// AddrValue returns an address as a Value. An IPv4-mapped address is the IPv4 address. An address with a zone, or that is
-// not valid, is none.
+// AddrValue returns an address as a Value. An IPv4-mapped address is the IPv4 address. An address with a zone, or that
+// is not valid, is none.
 func AddrValue(addr netip.Addr) Value {
 	if addr = addr.Unmap(); addr.Is4() {
 		a := addr.As4()
@@ -40,8 +40,8 @@ func PortValue(port uint16) Value {
 	return Value{low: uint64(port), kind: rk.ValueKindPort}
 }
 
-// ParseValue reads a port, or an address as Kubernetes does, sloppily: leading zeros are decimal, and an IPv4-mapped IPv6
-// address is the IPv4 address. The error is a *ParseError.
+// ParseValue reads a port, or an address as Kubernetes does, sloppily: leading zeros are decimal, and an IPv4-mapped
+// IPv6 address is the IPv4 address. The error is a *ParseError.
 func ParseValue(text string) (Value, error) {
 	if port, err := strconv.ParseUint(text, 10, 16); err == nil {
 		return PortValue(uint16(port)), nil
@@ -128,8 +128,8 @@ type Run struct {
 	Len uint64
 }
 
-// yieldMembers yields the values of a range whose bits are set in a snapshot, ascending, until yield returns false. first
-// is the value at offset 0.
+// yieldMembers yields the values of a range whose bits are set in a snapshot, ascending, until yield returns false.
+// first is the value at offset 0.
 func yieldMembers(first Value, snapshot []byte, yield func(Value) bool) {
 	value := first
 	for offset, word := range snapshotWords(snapshot) {

@@ -9,7 +9,7 @@ import (
 // Every method of a nil or zero handle returns ErrClosed, or zero values if it returns no error.
 func TestNilAndZeroHandles(t *testing.T) {
 	for _, zero := range []any{
-		new(Allocator), new(RangeAllocation), new(LeakCounters), new(Passes), new(Pass), new(Audit), new(Report), new(Committer),
+		new(Allocator), new(RangeAllocation), new(LeakCounters), new(LeakTracker), new(RepairPass), new(Audit), new(Report), new(Committer),
 		new(Bootstrap),
 	} {
 		of := reflect.TypeOf(zero)

@@ -2,7 +2,9 @@
 # Builds a kube-apiserver of the module in a folder, which reports itself as the release VERSION. The first build takes
 # minutes, so the script prints that it has begun; Go caches the result.
 #
-#   scripts/build-apiserver.sh VERSION FOLDER PACKAGE PROGRAM [OPTION...]     PROGRAM: from the project's root; OPTION: of go build
+#   scripts/build-apiserver.sh VERSION FOLDER PACKAGE PROGRAM [OPTION...]
+#
+# PROGRAM is a path from the project's root, and each OPTION one of go build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=$1 folder=$2 package=$3 program=$4

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Checks what a release depends on: licences and sources of the crates, and known vulnerabilities in crates and in the Go functions
-# that are called. The databases of vulnerabilities are read over the network (GOVULNDB names another one for Go). Where one
-# cannot be reached, the answer is unknown, and said to be so.
+# Checks what a release depends on: licences and sources of the crates, and known vulnerabilities in crates and in the
+# Go functions that are called. The databases of vulnerabilities are read over the network (GOVULNDB names another one
+# for Go). Where one cannot be reached, the answer is unknown, and said to be so.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 log=$(mktemp)
@@ -27,6 +27,6 @@ cargo deny --log-level error check advisories >"$log" 2>&1 || code=$?
 answer "crates" "$code" 'failed to fetch advisory database'
 # The other Go modules that programs use are part of this one.
 code=0
-(cd packaging && "${GO:-go}" tool govulncheck ${GOVULNDB:+-db "$GOVULNDB"} -C ../controlplane ./...) >"$log" 2>&1 || code=$?
+(cd release && "${GO:-go}" tool govulncheck ${GOVULNDB:+-db "$GOVULNDB"} -C ../controlplane ./...) >"$log" 2>&1 || code=$?
 answer "Go modules" "$code" 'fetching vulnerabilities: '
 exit $failed

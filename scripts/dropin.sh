@@ -1,6 +1,7 @@
 #!/bin/bash
-# Builds bin/kube-apiserver-rangekeeper-VERSION: the kube-apiserver of a release, with files of dropin/overlay instead of its
-# own. Go refuses an overlay over its module cache, so the script copies the module to target/dropin.
+# Builds bin/kube-apiserver-rangekeeper-VERSION: the kube-apiserver of a release, with files of
+# kube-apiserver/dropin/overlay instead of its own. Go refuses an overlay over its module cache, so the script copies
+# the module to target/dropin.
 #
 #   scripts/dropin.sh VERSION [--sources | --overlays]
 #   --sources: the copy only, no program; --overlays: prints the folders of files that the release gets
@@ -13,19 +14,19 @@ version=$1
 go=${GO:-go}
 copy=$PWD/target/dropin/v$version
 
-releases=$(<controlplane/kubernetes/releases.txt)
+releases=$(<controlplane/releases/releases.txt)
 grep -qxF "$version" <<<"$releases" || { echo "Kubernetes $version is not supported; supported releases:" $releases >&2; exit 2; }
 
 case ${BACKEND:-native} in
-native) options=(-tags rangekeeper_native) ;;
-purego) options=() ;;
+native) options=(-tags rangekeeper_native,grpcnotrace) ;;
+purego) options=(-tags grpcnotrace) ;;
 *) echo "BACKEND is native or purego, not $BACKEND" >&2; exit 2 ;;
 esac
 
 # Each release gets the files of `all`, and then those of each folder named after its minor version or an older one.
 minor=$(cut -d. -f2 <<<"$version")
-overlays=(dropin/overlay/all)
-for from in dropin/overlay/1.*; do
+overlays=(kube-apiserver/dropin/overlay/all)
+for from in kube-apiserver/dropin/overlay/1.*; do
 	((${from##*.} > minor)) || overlays+=("$from")
 done
 if [[ ${2:-} == --overlays ]]; then
@@ -34,10 +35,10 @@ if [[ ${2:-} == --overlays ]]; then
 fi
 
 module=v$version.mod
-[[ -e apiserver/$module ]] || module=go.mod # the newest release
+[[ -e kube-apiserver/stock/$module ]] || module=go.mod # the newest release
 
 # The published release.
-released=$(cd apiserver && "$go" mod download -modfile="$module" -json k8s.io/kubernetes | sed -n 's/^\t"Dir": "\(.*\)",\{0,1\}$/\1/p')
+released=$(cd kube-apiserver/stock && "$go" mod download -modfile="$module" -json k8s.io/kubernetes | sed -n 's/^\t"Dir": "\(.*\)",\{0,1\}$/\1/p')
 [[ -d $released ]] || { echo "k8s.io/kubernetes@v$version: download of the source code failed" >&2; exit 1; }
 if [[ ! -e $copy/.replaced ]]; then
 	echo "kube-apiserver $version: copying its source code"
@@ -74,4 +75,4 @@ replace cmd/kube-apiserver/app/server.go 'return aggregatorServer, nil' 'return 
 [[ ${2:-} != --sources ]] || exit 0
 
 program=bin/kube-apiserver-rangekeeper-$version
-scripts/build-apiserver.sh "$version" dropin ./cmd/kube-apiserver "$program" "${options[@]}"
+scripts/build-apiserver.sh "$version" kube-apiserver/dropin ./cmd/kube-apiserver "$program" "${options[@]}"

@@ -3,11 +3,14 @@
 #
 #   scripts/faults.sh all            all of them, and writes the table of docs/simulation.md
 #   scripts/faults.sh check          all of them, and compares the table
-#   scripts/faults.sh draw           those of shells, up to twelve patches that the last commit changed, and twelve more, drawn by its hash
+#   scripts/faults.sh draw           those of shells, up to eight patches that the last commit changed, and eight
+#                                    more, drawn by its hash
 #   scripts/faults.sh NUMBER...      these
+#   scripts/faults.sh compile        plays none: each patch must apply and compile
 #
-# A fault of the protocol is a patch in simulation/faults, which is applied to a copy of the sources; its first lines have its number, what
-# it is, and the fault without which other rules hide it. A fault of a shell is a switch of the simulation (simulation/src/faults.rs).
+# A fault of the protocol is a patch in testing/simulation/faults, which is applied to a copy of the sources; its first
+# lines have its number, what it is, and the fault without which other rules hide it. A fault of a shell is a switch of
+# the simulation (testing/simulation/src/faults.rs).
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
@@ -30,21 +33,41 @@ copy() {
 	touch "$work/tree/core/src/lib.rs"
 }
 
+apply() { # PATCH...
+	local file
+	for file; do patch -p1 -s --no-backup-if-mismatch -d "$work/tree" <"$file" || fail "$file does not apply"; done
+}
+
+revert() { # PATCH...
+	local file
+	for file; do patch -p1 -s -R --no-backup-if-mismatch -d "$work/tree" <"$file"; done
+}
+
+# Checks that the crate which a patch changes compiles with it.
+compile() { # PATCH
+	local package=rangekeeper
+	! grep -q '^+++ b/testing/simulation/' "$1" || package=rangekeeper-simulation
+	apply "$1"
+	(cd "$work/tree" && "$cargo" check --locked --quiet -p "$package" --target-dir ../check) 2>"$work/errors" ||
+		{ cat "$work/errors" >&2; fail "it does not compile with $1"; }
+	revert "$1"
+}
+
 # Builds the simulation with these patches into $work/bin/NAME.
 build() { # NAME PATCH...
-	local name=$1 file
+	local name=$1
 	shift
-	for file; do patch -p1 -s --no-backup-if-mismatch -d "$work/tree" <"$file" || fail "$file does not apply"; done
+	apply "$@"
 	(cd "$work/tree" && "$cargo" build --release --locked --quiet -p rangekeeper-simulation --target-dir ../build \
 		--config 'profile.release.debug=false' --config 'profile.release.codegen-units=16' --config 'profile.release.lto=false' --config 'profile.release.opt-level=1' --config 'profile.release.package."*".opt-level=2') 2>"$work/errors" ||
 		{ cat "$work/errors" >&2; fail "it does not build with $*"; }
 	cp "$work/build/release/simulate" "$work/bin/$name"
-	for file; do patch -p1 -s -R --no-backup-if-mismatch -d "$work/tree" <"$file"; done
+	revert "$@"
 }
 
 # The patch of a fault, if it is one.
 patch_of() { # NUMBER
-	local files=(simulation/faults/"$(printf %02d "$1")"-*.patch)
+	local files=(testing/simulation/faults/"$(printf %02d "$1")"-*.patch)
 	[[ ! -e ${files[0]} ]] || echo "${files[0]}"
 }
 
@@ -97,7 +120,7 @@ patch_numbers() { sed -n 's!.*/0*\([0-9]*\)-.*!\1!p'; }
 
 numbers() {
 	{
-		printf '%s\n' simulation/faults/*.patch | patch_numbers
+		printf '%s\n' testing/simulation/faults/*.patch | patch_numbers
 		"$work/bin/none" --shell-faults | cut -d ' ' -f 1
 	} | sort -n
 }
@@ -107,17 +130,21 @@ drawn() {
 	commit=$(git rev-parse HEAD)
 	{
 		"$work/bin/none" --shell-faults | cut -d ' ' -f 1
-		git diff --name-only "$commit~1" -- simulation/faults 2>/dev/null | patch_numbers | head -n 12 || true
-		for file in simulation/faults/*.patch; do
+		git diff --name-only "$commit~1" -- testing/simulation/faults 2>/dev/null | patch_numbers | head -n 8 || true
+		for file in testing/simulation/faults/*.patch; do
 			echo "$(echo "$commit $file" | sha256sum) $(patch_numbers <<<"$file")"
-		done | sort | head -n 12 | cut -d ' ' -f 4
+		done | sort | head -n 8 | cut -d ' ' -f 4
 	} | sort -nu
 }
 
-for file in simulation/faults/*.patch; do git apply --check "$file" || fail "$file does not apply: adapt it to the change"; done
+for file in testing/simulation/faults/*.patch; do git apply --check "$file" || fail "$file does not apply: adapt it to the change"; done
 copy
-build none
 what=${1:?}
+if [[ $what == compile ]]; then
+	for file in testing/simulation/faults/*.patch; do compile "$file"; done
+	exit
+fi
+build none
 case $what in
 all | check) chosen=$(numbers) ;;
 draw) chosen=$(drawn) ;;

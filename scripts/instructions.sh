@@ -1,7 +1,8 @@
 #!/bin/bash
-# Counts the instructions of the hottest operations under callgrind, and compares them with bench/instructions.txt: one that
-# has risen by more than 3% fails. Then counts operations with inputs of one size, of twice, and of four times that: one
-# whose instructions grow by more than 2.5 from an input to the next fails. Nothing is timed, so a busy machine does not matter.
+# Counts the instructions of the hottest operations under callgrind, and compares them with bench/instructions.txt: one
+# that has risen by more than 3% fails. Then counts operations with inputs of one size, of twice, and of four times
+# that: one whose instructions grow by more than 2.5 from an input to the next fails. Nothing is timed, so a busy
+# machine does not matter.
 #
 #     scripts/instructions.sh [--record]
 #
@@ -22,8 +23,8 @@ fi
 temporary=$(mktemp -d)
 trap 'rm -rf "$temporary"' EXIT
 
-# count KIND NAME performs an operation, and prints the instructions of each call of `measured`, one per line. The program's
-# own output goes to $temporary/times.
+# count KIND NAME performs an operation, and prints the instructions of each call of `measured`, one per line. The
+# program's own output goes to $temporary/times.
 count() {
 	rm -f "$temporary"/callgrind*
 	# Without this the C library would choose how to copy memory by the processor.

@@ -1,12 +1,13 @@
 #!/bin/bash
 # Builds rangekeeper and kubectl-rangekeeper for a platform of Go into a folder.
 #
-#   scripts/programs.sh [GOOS GOARCH] FOLDER    stripped and small with a platform, as they are released; without, for this machine
+#   scripts/programs.sh GOOS GOARCH FOLDER      both for a platform, stripped and small, as they are released
+#   scripts/programs.sh FOLDER [PROGRAM]        both, or one, for this machine
 #
 # With BACKEND=native, for this machine only, they call the core through cgo, in target/release/librangekeeper.a.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-flags="-X github.com/rangekeeper/rangekeeper/controlplane/internal/cli.commit=$(git rev-parse --short=12 HEAD 2>/dev/null || true)"
+flags="-X github.com/rangekeeper/rangekeeper/controlplane/internal/cli/version.Commit=$(git rev-parse --short=12 HEAD 2>/dev/null || true)"
 if (($# == 3)); then
 	export GOOS=$1 GOARCH=$2
 	flags+=" -s -w"
@@ -22,6 +23,7 @@ if [[ $cgo == 1 && -n ${GOOS:-} ]]; then
 	echo "BACKEND=native builds programs for this machine only" >&2
 	exit 2
 fi
+programs=${2:-rangekeeper kubectl-rangekeeper}
 mkdir -p "$1"
 out=$(realpath "$1")
 suffix=$("${GO:-go}" -C controlplane env GOEXE)
@@ -32,13 +34,14 @@ build() { # PROGRAM TAGS FLAGS [OPTION...]
 		-o "$out/$1$suffix" "./cmd/$1"
 }
 
-# Without grpcnotrace gRPC links text/template, and with it all exported methods of everything that is linked.
-build rangekeeper "$tags" "$flags"
+# The Makefile says why grpcnotrace.
 if [[ -z ${GOOS:-} ]]; then
-	# With the same options as rangekeeper nothing is compiled twice.
-	build kubectl-rangekeeper "$tags" "$flags"
+	# With the same options nothing is compiled twice.
+	for program in $programs; do build "$program" "$tags" "$flags"; done
 	exit
 fi
-# client-go and gRPC bring golang.org/x/net/http2, so the copy of it in net/http is left out. Functions on amd64 are aligned to 32
-# bytes without -funcalign. Kubernetes' generated code, which decodes every type that there is, is 0.7 MB smaller without inlining.
+build rangekeeper "$tags" "$flags"
+# client-go and gRPC bring golang.org/x/net/http2, so the copy of it in net/http is left out. Functions on amd64 are
+# aligned to 32 bytes without -funcalign. Kubernetes' generated code, which decodes every type that there is, is 0.7 MB
+# smaller without inlining.
 build kubectl-rangekeeper grpcnotrace,nethttpomithttp2 "$flags -funcalign=1" '-gcflags=k8s.io/...=-l'

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Translates the C ABI's crate to Go, go-bindings/internal/wasm: compiled to WebAssembly and translated by wasm2go, it is what
-# the Go binding is built of. Two modules are linked from the one crate, as few programs need the bootstrap controller,
-# which is two thirds of the code. The same sources have the same bytes, in whatever folder they are built.
+# Translates the C ABI's crate to Go, go-bindings/internal/wasm: compiled to WebAssembly and translated by wasm2go, it
+# is what the Go binding is built of. Two modules are linked from the one crate, as few programs need the bootstrap
+# controller, which is two thirds of the code. The same sources have the same bytes, in whatever folder they are built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 wasm2go=v0.4.20
@@ -14,7 +14,7 @@ if [[ ! -d $(rustc --print sysroot)/lib/rustlib/$target ]]; then
 fi
 # Messages of panics name source files: those of dependencies without this machine's folders.
 export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}/registry/src=crates"
-scripts/patiently.sh "the library" "${CARGO:-cargo}" build --release --locked --target $target -p rangekeeper-ffi
+scripts/patiently.sh "the library" "${CARGO:-cargo}" rustc --release --locked --target $target -p rangekeeper-ffi --crate-type staticlib
 linker=$(rustc --print sysroot)/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')/bin/gcc-ld/wasm-ld
 
 translate() { # PACKAGE STACK-SIZE FUNCTION...

@@ -1,10 +1,10 @@
 #!/bin/bash
-# The main job on real input: repairs the etcd snapshot of a damaged cluster, restores it into an etcd and audits it there.
-# Only the findings remain that need the owners of Services.
+# The main job on real input: repairs the etcd snapshot of a damaged cluster, restores it into an etcd and audits it
+# there. Only the findings remain that need the owners of Services.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rangekeeper=bin/rangekeeper
-damaged=testdata/kube-1.32-dual-stack/drift.db.gz
+damaged=testing/testdata/kube-1.32-dual-stack/drift.db.gz
 repaired=target/repaired.db
 page=target/audit.html
 
@@ -19,7 +19,8 @@ findings_expected() {
 
 mkdir -p target
 rm -f "$repaired"
-# With the options of scripts/programs.sh nothing is compiled twice.
+scripts/programs.sh bin rangekeeper
+# With the same options nothing is compiled twice.
 CGO_ENABLED=0 scripts/patiently.sh restored-etcd "${GO:-go}" -C controlplane build -trimpath -tags grpcnotrace -o "$PWD/target/restored-etcd" ./cmd/restored-etcd
 
 say "1. Repairing $damaged into $repaired"

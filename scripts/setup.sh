@@ -1,6 +1,6 @@
 #!/bin/bash
-# Installs missing tools that tests and examples need in addition to Rust, Go and a C compiler; with the argument `release` those
-# that make and check a release instead, which link programs for other platforms.
+# Installs missing tools that tests and examples need in addition to Rust, Go and a C compiler; with the argument
+# `release` those that make and check a release instead, which link programs for other platforms.
 set -euo pipefail
 missing=()
 if [[ ${1:-} == release ]]; then

@@ -1,4 +1,5 @@
-//! The batches of the C ABI, declared as in `include/rangekeeper.h` and called as C calls them, beside the same work in Rust.
+//! The batches of the C ABI, declared as in `include/rangekeeper.h` and called as C calls them, beside the same work in
+//! Rust.
 
 use std::ffi::c_char;
 use std::hint::black_box;
@@ -130,7 +131,7 @@ fn allocate_batch(c: &mut Criterion) {
     unsafe { rk_allocator_free(handle) };
 
     let (mut allocator, mut rng) = (Allocator::new(range, Strategy::RandomScan), generator(3));
-    let requests = [Request::Next; BATCH];
+    let requests = [Request::Any; BATCH];
     group.bench_function("Rust AnyRange", |b| {
         b.iter(|| {
             let values = allocator.allocate_batch(black_box(&requests), &mut rng).expect("it is nearly empty");

@@ -89,7 +89,7 @@ fn by_value<R: Range + Into<AnyRange>>(c: &mut Criterion, size: &str, range: R) 
 
 fn allocate_batch_ours<R: Range>(group: &mut Group<'_>, name: &str, range: R) {
     let (mut allocator, mut rng) = (filled(range, Strategy::RandomScan, Fill::Half), generator(3));
-    let requests = [Request::Next; BATCH];
+    let requests = [Request::Any; BATCH];
     group.bench_function(name, |b| {
         b.iter(|| {
             let values = allocator.allocate_batch(black_box(&requests), &mut rng).expect("half of the range is free");

@@ -1,5 +1,5 @@
-//! The committer, with a store in memory that answers at once: all work of a server but that of etcd and the network. Beside
-//! a copy of the object, of which each write makes at least one.
+//! The committer, with a store in memory that answers at once: all work of a server but that of etcd and the network.
+//! Beside a copy of the object, of which each write makes at least one.
 
 use std::hint::black_box;
 

@@ -1,5 +1,5 @@
-//! The index of IPAddress objects with a million addresses and nearly full, beside a compressed bitmap of 64-bit offsets, which
-//! neither chooses an address nor remembers a reservation.
+//! The index of IPAddress objects with a million addresses and nearly full, beside a compressed bitmap of 64-bit
+//! offsets, which neither chooses an address nor remembers a reservation.
 
 use std::hint::black_box;
 use std::net::IpAddr;
@@ -14,8 +14,8 @@ use roaring::RoaringTreemap;
 
 const UNTIL: Duration = Duration::from_secs(60);
 
-/// An index of one CIDR with so many addresses at random places, all observed at revision 1. In the wide one they are as
-/// far from each other as those that other allocators have chosen.
+/// An index of one CIDR with so many addresses at random places, all observed at revision 1. In the wide one they are
+/// as far from each other as those that other allocators have chosen.
 fn filled(cidr: ServiceCidr, count: u64) -> (Index, Vec<IpAddr>) {
     let mut index = Index::new(7);
     index.insert_cidr(cidr);

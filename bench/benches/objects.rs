@@ -1,5 +1,5 @@
-//! The audit of IPAddress objects, and the sets of offsets in its report: sorted lists, beside compressed bitmaps of 64-bit
-//! offsets.
+//! The audit of IPAddress objects, and the sets of offsets in its report: sorted lists, beside compressed bitmaps of
+//! 64-bit offsets.
 
 use std::hint::black_box;
 use std::net::IpAddr;

@@ -34,7 +34,8 @@ fn repairs(c: &mut Criterion) {
     repair(c, "node_ports", node_ports(), 2_700);
 }
 
-/// The second look at all Services, which says whose a value is that two have. Its cost must grow with the Services, not faster.
+/// The second look at all Services, which says whose a value is that two have. Its cost must grow with the Services,
+/// not faster.
 fn claimants(c: &mut Criterion) {
     let mut group = c.benchmark_group("claimants");
     group.sample_size(20);

@@ -1,5 +1,5 @@
-//! The stored form of a bitmap: writing it, reading it, and what has changed between two. Beside a bit vector, a compressed
-//! bitmap, and a copy of the same bytes.
+//! The stored form of a bitmap: writing it, reading it, and what has changed between two. Beside a bit vector, a
+//! compressed bitmap, and a copy of the same bytes.
 
 use std::hint::black_box;
 

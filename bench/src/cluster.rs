@@ -57,8 +57,8 @@ impl Cluster {
         Self::stored(range, values.iter().copied(), values.iter().copied())
     }
 
-    /// A cluster with drift: for each hundred Services one value that is leaked, one that is not stored, and one that two
-    /// have.
+    /// A cluster with drift: for each hundred Services one value that is leaked, one that is not stored, and one that
+    /// two have.
     pub fn with_drift(range: impl Into<AnyRange>, services: u32) -> Self {
         let range = range.into();
         let values = some_values(range, services, 2);

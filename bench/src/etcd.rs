@@ -5,7 +5,7 @@ use std::time::Duration;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rangekeeper::allocator::{Request as Wanted, Strategy};
 use rangekeeper::commit::{
-    Answer, Config, Event, Finished, Guard, Header, KeyValue, Operation, Outcome, Replace, Request, Step,
+    Answer, Config, Event, Finished, Header, KeyState, KeyValue, Operation, Outcome, Replace, Request, Step,
 };
 use rangekeeper::range_allocation::Form;
 use rangekeeper::{Allocator, Committer, Range};
@@ -15,7 +15,7 @@ use crate::{generator, stored};
 /// The key of a range in etcd.
 #[derive(Clone, Debug)]
 pub struct Store {
-    state: Guard,
+    state: KeyState,
     value: Vec<u8>,
 }
 
@@ -23,7 +23,7 @@ impl Store {
     /// A store that has the values of an allocator.
     pub fn new<R: Range>(allocator: &Allocator<R>) -> Self {
         Self {
-            state: Guard { mod_revision: 1, version: 1, create_revision: 1 },
+            state: KeyState { mod_revision: 1, version: 1, create_revision: 1 },
             value: stored(allocator, Form::Protobuf),
         }
     }
@@ -96,9 +96,10 @@ impl<R: Range> Server<R> {
         &self.finished
     }
 
-    /// Allocates so many values by one operation each, all submitted together. Returns the operations that release them.
+    /// Allocates so many values by one operation each, all submitted together. Returns the operations that release
+    /// them.
     pub fn allocate(&mut self, store: &mut Store, count: usize) -> Vec<Operation<R>> {
-        let finished = self.commit(store, (0..count).map(|_| Operation::Allocate(vec![Wanted::Next])));
+        let finished = self.commit(store, (0..count).map(|_| Operation::Allocate(vec![Wanted::Any])));
         let releases = finished.iter().map(|finished| match &finished.outcome {
             Outcome::Allocated { values, revision, store, .. } => {
                 Operation::Release { value: values[0], as_of: *revision, oldest: *revision, store: *store }

@@ -81,8 +81,8 @@ impl Rival for BitVector {
     }
 }
 
-/// A compressed bitmap of the free offsets, as it finds a member at once and a gap only step by step. Stored in Roaring's
-/// portable format.
+/// A compressed bitmap of the free offsets, as it finds a member at once and a gap only step by step. Stored in
+/// Roaring's portable format.
 #[derive(Clone, Debug)]
 pub struct Roaring {
     free: RoaringBitmap,

@@ -120,7 +120,7 @@ impl Default for Config {
             reconcile: false,
             mode: Mode::Lease,
             extra_namespaces: Vec::new(),
-            etcd_prefix: "/registry".into(),
+            etcd_prefix: etcd_prefix(),
             form: Form::Hooks,
             placement: Placement::Beside,
             periods: Periods::default(),
@@ -162,7 +162,8 @@ pub enum ConfigError {
         /// How many addresses it has, those that cannot be allocated among them.
         size: u64,
     },
-    /// The endpoints of the Service would have another IP family than the Service (kubernetes `pkg/controlplane/apiserver/options/validation.go`).
+    /// The endpoints of the Service would have another IP family than the Service (kubernetes
+    /// `pkg/controlplane/apiserver/options/validation.go`).
     #[error("advertiseAddress {address} and serviceClusterIpRange {range:?} are of different IP families")]
     Family {
         /// The address.
@@ -248,6 +249,11 @@ impl Config {
     }
 }
 
+/// The default prefix of the cluster's keys in etcd.
+pub(crate) fn etcd_prefix() -> String {
+    "/registry".into()
+}
+
 /// The least size of a range of ClusterIPs, those addresses included that cannot be allocated.
 const LEAST_ADDRESSES: u64 = 8;
 
@@ -298,8 +304,8 @@ pub(crate) fn check_whole_seconds(name: &'static str, period: Duration) -> Resul
     if period.subsec_nanos() == 0 { Ok(()) } else { Err(ConfigError::WholeSeconds { name }) }
 }
 
-/// The prefix of the leases' keys; ends with `/`. Like kube-apiserver (apiserver, `pkg/storage/etcd3/store.go`), it reads
-/// `etcd_prefix` as a path from `/`.
+/// The prefix of the leases' keys; ends with `/`. Like kube-apiserver (apiserver, `pkg/storage/etcd3/store.go`), it
+/// reads `etcd_prefix` as a path from `/`.
 pub(crate) fn lease_directory(etcd_prefix: &str) -> String {
     let mut parts = Vec::new();
     for part in etcd_prefix.split('/') {

@@ -1,10 +1,10 @@
 //! The bootstrap controller as a state machine without I/O.
 //!
-//! The caller calls [`poll`](Controller::poll), performs the requests of [`Step::send`] (several may be under way), answers
-//! each by [`answered`](Controller::answered), logs the reports, and polls again after each answer and when
-//! [`Step::wait`] is over. A caller that watches what the controller keeps tells it of changes by [`watched`](Controller::watched), so that it
-//! need not wait for its next turn. To end, it calls [`stop`](Controller::stop) and continues until the phase is
-//! [`Phase::Stopped`].
+//! The caller calls [`poll`](Controller::poll), performs the requests of [`Step::send`] (several may be under way),
+//! answers each by [`answered`](Controller::answered), logs the reports, and polls again after each answer and when
+//! [`Step::wait`] is over. A caller that watches what the controller keeps tells it of changes by
+//! [`watched`](Controller::watched), so that it need not wait for its next turn. To end, it calls
+//! [`stop`](Controller::stop) and continues until the phase is [`Phase::Stopped`].
 //!
 //! ```
 //! use std::time::Duration;
@@ -107,6 +107,7 @@ pub struct Controller {
     lifecycle: Lifecycle,
     journal: Journal,
     own: OwnLease,
+    address_taken: u32,
     /// The last failure of each of the first repairs.
     failed_repairs: BTreeMap<Work, Failure>,
     running: Vec<Running>,
@@ -141,6 +142,7 @@ impl Controller {
             settings,
             journal: Journal::default(),
             own: OwnLease::default(),
+            address_taken: 0,
             failed_repairs: BTreeMap::new(),
             running: Vec::new(),
             next_id: 0,
@@ -156,8 +158,8 @@ impl Controller {
         self.lifecycle.phase()
     }
 
-    /// Returns what to do now. `now` is the time since any fixed moment, by a clock that should not jump; if it does, see
-    /// [`Lifecycle::advance`].
+    /// Returns what to do now. `now` is the time since any fixed moment, by a clock that should not jump; if it does,
+    /// see [`Lifecycle::advance`].
     pub fn poll(&mut self, now: Duration) -> Step {
         let now = self.lifecycle.advance(now);
         self.give_up_late(now);
@@ -200,8 +202,9 @@ impl Controller {
         self.take_answer(id, answer);
     }
 
-    /// Takes what a watch has seen. If it is about what this controller keeps, the turn that looks at all of that is due at once, or a
-    /// little after the last one ([`Lifecycle::changed`]). Events that never come do no harm, nor do those of the controller's own writes.
+    /// Takes what a watch has seen. If it is about what this controller keeps, the turn that looks at all of that is
+    /// due at once, or a little after the last one ([`Lifecycle::changed`]). Events that never come do no harm, nor do
+    /// those of the controller's own writes.
     pub fn watched(&mut self, now: Duration, event: &Event) {
         self.lifecycle.advance(now);
         let Settings { mode, lease_directory, .. } = &self.settings;
@@ -227,7 +230,8 @@ impl Controller {
 
     fn begin(&mut self, work: Work) {
         let mut faults = Vec::new();
-        let mut context = Context { settings: &self.settings, own: &mut self.own, faults: &mut faults };
+        let Self { settings, own, address_taken, .. } = self;
+        let mut context = Context { settings, own, address_taken, faults: &mut faults };
         let (round, progress) = match work {
             Work::Readiness => {
                 let path = self.lifecycle.ready_path().into();
@@ -256,7 +260,8 @@ impl Controller {
     fn take_answer(&mut self, id: u64, answer: Answer) {
         let Some(at) = self.running.iter().position(|running| running.id == id) else { return };
         let mut running = self.running.swap_remove(at);
-        let mut context = Context { settings: &self.settings, own: &mut self.own, faults: &mut running.faults };
+        let Self { settings, own, address_taken, .. } = self;
+        let mut context = Context { settings, own, address_taken, faults: &mut running.faults };
         // Cancelled work takes the answer as well, which may say whether the server's lease was written.
         let progress = running.round.answered(&mut context, answer);
         if running.cancelled {
@@ -311,14 +316,16 @@ impl Controller {
         }
     }
 
-    /// The time limit of a request. Requests about leases, and the read of the Service before them, leave time for another
-    /// try before the lease expires.
+    /// The time limit of a request. Requests about leases, and the read of the Service before them, leave time for
+    /// another try before the lease expires.
     fn timeout(&self, request: &Request) -> Duration {
         let periods = &self.settings.periods;
         match request {
             Request::Ready { .. } => READY_TIMEOUT,
             Request::Repair(_) if self.phase() == Phase::Starting => periods.repairs.min(FIRST_REPAIRS),
             Request::Repair(_) => periods.repairs,
+            // Services are listed for it. It comes after the lease was refreshed, and the next refresh waits for it.
+            Request::FreeServiceIp { .. } => periods.endpoints / 2,
             _ => ((periods.lease_ttl - periods.endpoints) / 2).min(periods.endpoints),
         }
     }

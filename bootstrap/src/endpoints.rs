@@ -1,7 +1,7 @@
 //! The plan for the Endpoints of the Service `kubernetes`, from the addresses that a [mode](crate::modes) returns.
 //!
-//! It changes as little as possible, and keeps the labels and annotations of others. It repairs any number of subsets but
-//! one, ports that the API server would refuse, other addresses, and, if ports are reconciled, other ports.
+//! It changes as little as possible, and keeps the labels and annotations of others. It repairs any number of subsets
+//! but one, ports that the API server would refuse, other addresses, and, if ports are reconciled, other ports.
 //!
 //! ```
 //! use rangekeeper_bootstrap::endpoints::{Wanted, plan, ports};
@@ -101,6 +101,15 @@ pub(crate) fn listed(endpoints: Option<&Endpoints>) -> BTreeSet<String> {
     let subsets = endpoints.and_then(|endpoints| endpoints.subsets.as_deref()).unwrap_or_default();
     let addresses = subsets.iter().flat_map(|subset| subset.addresses.as_deref().unwrap_or_default());
     addresses.filter_map(|address| usable(&address.ip)).collect()
+}
+
+/// Whether the Endpoints have at most one subset, with ports that an API server takes.
+pub(crate) fn has_right_form(endpoints: &Endpoints) -> bool {
+    match endpoints.subsets.as_deref().unwrap_or_default() {
+        [] => true,
+        [subset] => has_valid_ports(subset),
+        _ => false,
+    }
 }
 
 /// Repairs a subset of the right form, with as few changes as possible.

@@ -1,4 +1,5 @@
-//! Which reports are logged: a problem is reported once when it begins and once when it is over, however often it recurs.
+//! Which reports are logged: a problem is reported once when it begins and once when it is over, however often it
+//! recurs.
 //!
 //! ```
 //! use std::time::Duration;
@@ -23,8 +24,8 @@ use crate::leases::Fault;
 use crate::lifecycle::Work;
 use crate::request::{Failure, Reason};
 
-/// The time after a report within which the same problem is not reported again, so that one that comes and goes does not
-/// flood the log.
+/// The time after a report within which the same problem is not reported again, so that one that comes and goes does
+/// not flood the log.
 const QUIET: Duration = Duration::from_secs(60);
 
 /// A report to log.

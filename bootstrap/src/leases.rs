@@ -1,8 +1,8 @@
-//! The leases by which servers know each other: one key per server below `/registry/masterleases/`, with a time to live,
-//! whose value has the address.
+//! The leases by which servers know each other: one key per server below `/registry/masterleases/`, with a time to
+//! live, whose value has the address.
 //!
-//! The value is a `v1` Endpoints object with an empty name and one address. Each refresh increments its generation, since
-//! the reference writes only changed objects, and only a write renews the time to live (kubernetes
+//! The value is a `v1` Endpoints object with an empty name and one address. Each refresh increments its generation,
+//! since the reference writes only changed objects, and only a write renews the time to live (kubernetes
 //! `pkg/controlplane/reconcilers/lease.go`).
 //!
 //! ```
@@ -216,8 +216,8 @@ pub enum Fault {
 pub struct Survey {
     /// The addresses in the leases' values, whose servers live, in canonical text, sorted.
     pub live: Vec<String>,
-    /// Addresses of keys whose values cannot be read or have another address, so that it is unknown whether a server with
-    /// that address lives. Sorted; none of them is in `live`.
+    /// Addresses of keys whose values cannot be read or have another address, so that it is unknown whether a server
+    /// with that address lives. Sorted; none of them is in `live`.
     pub doubtful: Vec<String>,
     /// The faults of the leases.
     pub faults: Vec<Fault>,

@@ -2,18 +2,19 @@
 //!
 //! There are two orders of start, those of kube-apiserver:
 //!
-//! - [`Form::SingleController`] (up to about 1.26): the server's stale endpoint is removed; both repairs run once, one after
-//!   the other, and a failure of either is fatal; then the four loops run. Readiness is polled at `/healthz`.
-//! - [`Form::Hooks`] (later): namespaces, the Service with its endpoints, and the repairs start independently. Failed repairs
-//!   are tried again, and it is fatal if one has not succeeded within a minute. Readiness is polled at `/readyz`.
+//! - [`Form::SingleController`] (up to about 1.26): the server's stale endpoint is removed; both repairs run once, one
+//!   after the other, and a failure of either is fatal; then the four loops run. Readiness is polled at `/healthz`.
+//! - [`Form::Hooks`] (later): namespaces, the Service with its endpoints, and the repairs start independently. Failed
+//!   repairs are tried again, and it is fatal if one has not succeeded within a minute. Readiness is polled at
+//!   `/readyz`.
 //!
 //! In both, the Service and its endpoints wait until the server is ready, which is polled every 100 ms.
 //! [`Placement::Beside`] waits for that before anything else, and then removes no endpoint, since it is not stale.
 //!
 //! A fatal failure ends everything at once and leaves lease and endpoint as they are.
 //!
-//! Failed work is tried again after 1 s, then 2 s and so on, up to its period. Times are durations since the creation of
-//! the schedule by its own count: see [`Lifecycle::advance`].
+//! Failed work is tried again after 1 s, then 2 s and so on, up to its period. Times are durations since the creation
+//! of the schedule by its own count: see [`Lifecycle::advance`].
 //!
 //! ```
 //! use rangekeeper_bootstrap::config::{Form, Periods, Placement};
@@ -38,9 +39,9 @@ const READY_POLL: Duration = Duration::from_millis(100);
 const RETRY: Duration = Duration::from_secs(1);
 /// The time limit for the success of the first repairs with hooks, and in both forms for one of the first passes.
 pub(crate) const FIRST_REPAIRS: Duration = Duration::from_secs(60);
-/// The shortest time from the begin of a turn of the Service's loop to that of one that a change causes. It doubles, three times at most, with
-/// each such turn that follows one which wrote something, until the next regular one: two controllers that undo each other's work do so four
-/// times in ten seconds.
+/// The shortest time from the begin of a turn of the Service's loop to that of one that a change causes. It doubles,
+/// three times at most, with each such turn that follows one which wrote something, until the next regular one: two
+/// controllers that undo each other's work do so four times in ten seconds.
 const EVENT_GAP: Duration = Duration::from_millis(500);
 const EVENT_DOUBLINGS: u32 = 3;
 /// The delay of a step, after the wait that was asked for, that still counts in full.
@@ -194,8 +195,8 @@ impl Lifecycle {
 
     /// Takes the time of the caller's clock, and returns the time by its own count.
     ///
-    /// A step back counts as no time. A jump forward, or a process that slept, counts as the wait that was asked for and one
-    /// second, so that the next work is due and no deadline passes unnoticed.
+    /// A step back counts as no time. A jump forward, or a process that slept, counts as the wait that was asked for
+    /// and one second, so that the next work is due and no deadline passes unnoticed.
     pub fn advance(&mut self, now: Duration) -> Duration {
         let step = now.saturating_sub(self.clock.unwrap_or(now));
         let most = self.waited.map_or(Duration::MAX, |waited| waited.saturating_add(LATENESS));
@@ -248,8 +249,8 @@ impl Lifecycle {
         self.by_event.wrote = true;
     }
 
-    /// Something has changed that the loop of the Service keeps: its next turn is due at once, or half a second after the last one began.
-    /// Regular turns do not shift. It has no effect before the loop has begun.
+    /// Something has changed that the loop of the Service keeps: its next turn is due at once, or half a second after
+    /// the last one began. Regular turns do not shift. It has no effect before the loop has begun.
     pub fn changed(&mut self) {
         match self.tasks[Work::KubernetesService as usize] {
             Task::Due(at) => {
@@ -298,8 +299,8 @@ impl Lifecycle {
         }
     }
 
-    /// Ends the loops and begins to remove the server's lease and endpoint. The caller cancels running work, and ends it by
-    /// [`done`](Self::done) as always. It has stopped after at most twice the period of the endpoints.
+    /// Ends the loops and begins to remove the server's lease and endpoint. The caller cancels running work, and ends
+    /// it by [`done`](Self::done) as always. It has stopped after at most twice the period of the endpoints.
     pub fn stop(&mut self) {
         if !matches!(self.phase, Phase::Starting | Phase::Running) {
             return;
@@ -314,8 +315,8 @@ impl Lifecycle {
         self.remove();
     }
 
-    /// Ends everything at once, without the removals of an orderly stop: the server may still serve, and the last server to
-    /// fail would erase all endpoints.
+    /// Ends everything at once, without the removals of an orderly stop: the server may still serve, and the last
+    /// server to fail would erase all endpoints.
     fn fail(&mut self) {
         self.tasks = Default::default();
         self.phase = Phase::Stopped { removed: false, fatal: true };
@@ -392,7 +393,8 @@ impl Lifecycle {
             self.fail();
             return true;
         }
-        // A leak is cleaned after a number of passes, so a pass without a period before it would shorten the grace period.
+        // A leak is cleaned after a number of passes, so a pass without a period before it would shorten the grace
+        // period.
         self.again(work, succeeded, self.periods.repairs);
         if self.phase == Phase::Running {
             return false;

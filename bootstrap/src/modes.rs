@@ -64,8 +64,9 @@ pub enum Refusal {
 
 /// The addresses that belong in the endpoints, sorted as text; `None` if the endpoints are left as they are.
 ///
-/// `own` is this server's address in canonical text. The leases of `survey` must be read after Endpoints and slice, so that
-/// they include the lease of each server that has written its address there. Survey and slice count in lease mode only.
+/// `own` is this server's address in canonical text. The leases of `survey` must be read after Endpoints and slice, so
+/// that they include the lease of each server that has written its address there. Survey and slice count in lease mode
+/// only.
 ///
 /// An address whose lease cannot be read is kept if Endpoints or slice list it, and else not added.
 ///

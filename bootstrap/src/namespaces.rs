@@ -14,7 +14,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 /// The namespaces of every cluster (kubernetes `pkg/controlplane`).
 pub const SYSTEM: [&str; 4] = ["kube-system", "kube-public", "kube-node-lease", "default"];
 
-/// The namespaces to create: those of `wanted` that do not exist, each once. For the caller, "already exists" is a success.
+/// The namespaces to create: those of `wanted` that do not exist, each once. For the caller, "already exists" is a
+/// success.
 pub fn plan<E: AsRef<str>, W: AsRef<str>>(existing: &[E], wanted: &[W]) -> Vec<Namespace> {
     let mut missing: Vec<&str> = Vec::new();
     for name in wanted.iter().map(AsRef::as_ref) {

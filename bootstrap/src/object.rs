@@ -56,8 +56,8 @@ impl ObjectKey {
     }
 }
 
-/// An object. Its JSON is an object with one field, named after the kind: `{"Service": {...}}`. Inside, `apiVersion` and
-/// `kind` may be missing, but not differ.
+/// An object. Its JSON is an object with one field, named after the kind: `{"Service": {...}}`. Inside, `apiVersion`
+/// and `kind` may be missing, but not differ.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the kinds have their documentation")]
 pub enum Object {

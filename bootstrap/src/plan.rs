@@ -16,8 +16,10 @@ use k8s_openapi::api::core::v1::{EndpointPort, Endpoints, Namespace, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde::{Deserialize, Serialize};
 
+use crate::audit::{Observed, Verdict, judge};
 use crate::config::{
-    ConfigError, Periods, check_mode, check_namespaces, check_period, check_whole_seconds, lease_directory, own_address,
+    ConfigError, Periods, check_mode, check_namespaces, check_period, check_whole_seconds, etcd_prefix,
+    lease_directory, own_address,
 };
 use crate::leases::{Fault, StoredLease, Survey, key, survey};
 use crate::modes::{Mode, Refusal, Stage};
@@ -42,6 +44,8 @@ pub enum Question {
     Endpoints(Box<EndpointsQuestion>),
     /// How to change the EndpointSlice so that it matches the Endpoints?
     Slice(Box<SliceQuestion>),
+    /// What is wrong with all of these objects, and what repairs it?
+    Audit(Box<Observed>),
 }
 
 /// The answer, under the name of the question.
@@ -58,6 +62,8 @@ pub enum Answer {
     Endpoints(Box<EndpointsAnswer>),
     /// See [`slice::plan`].
     Slice(Box<Change<EndpointSlice>>),
+    /// See [`audit::judge`](crate::audit::judge).
+    Audit(Box<Verdict>),
 }
 
 /// Which namespaces to create?
@@ -79,8 +85,8 @@ fn system_namespaces() -> Vec<String> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NamespacesAnswer {
-    /// The namespaces, in the order of the question. "Already exists" is a success, and after a failure with one the caller
-    /// must still create the others.
+    /// The namespaces, in the order of the question. "Already exists" is a success, and after a failure with one the
+    /// caller must still create the others.
     pub create: Vec<Namespace>,
 }
 
@@ -120,10 +126,6 @@ pub struct LeaseQuestion {
     pub read: Option<StoredLease>,
 }
 
-fn etcd_prefix() -> String {
-    "/registry".into()
-}
-
 fn lease_ttl() -> Duration {
     Periods::default().lease_ttl
 }
@@ -132,11 +134,11 @@ fn lease_ttl() -> Duration {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LeaseAnswer {
-    /// The write, if one is needed: [`Request::PutLease`] or [`Request::DeleteLease`]. After a conflict the key has to be
-    /// read again.
+    /// The write, if one is needed: [`Request::PutLease`] or [`Request::DeleteLease`]. After a conflict the key has to
+    /// be read again.
     pub request: Option<Request>,
-    /// Whether the plan of the endpoints follows, once the request is done. Without that and without a request, there was
-    /// nothing to remove at the start, or lease and address are another server's at the stop.
+    /// Whether the plan of the endpoints follows, once the request is done. Without that and without a request, there
+    /// was nothing to remove at the start, or lease and address are another server's at the stop.
     pub endpoints: bool,
     /// The generation for the next question, unless the put met a conflict.
     pub generation: i64,
@@ -165,8 +167,8 @@ pub struct EndpointsQuestion {
     /// The prefix of the cluster's keys in etcd.
     #[serde(default = "etcd_prefix")]
     pub etcd_prefix: String,
-    /// All keys below `masterleases/`, in mode lease and in no other. They must be listed after both objects were read, or
-    /// the endpoint of a live server could be removed.
+    /// All keys below `masterleases/`, in mode lease and in no other. They must be listed after both objects were read,
+    /// or the endpoint of a live server could be removed.
     #[serde(default)]
     pub leases: Option<Vec<StoredLease>>,
     /// The Endpoints as they were read; none if they do not exist.
@@ -242,6 +244,7 @@ pub fn plan(question: &Question) -> Result<Answer, PlanError> {
             let SliceQuestion { endpoints, slice } = &**question;
             Ok(Answer::Slice(Box::new(slice::plan(endpoints, slice.as_ref()))))
         }
+        Question::Audit(observed) => plan_audit(observed).map(Box::new).map(Answer::Audit),
     }
 }
 
@@ -283,6 +286,12 @@ fn plan_lease(question: &LeaseQuestion) -> Result<LeaseAnswer, PlanError> {
         Next::Nothing | Next::LeftToOther => (None, false),
     };
     Ok(LeaseAnswer { request, endpoints, generation, fault })
+}
+
+fn plan_audit(observed: &Observed) -> Result<Verdict, PlanError> {
+    check_period("leaseTtlMs", observed.lease_ttl, 1000)?;
+    check_whole_seconds("leaseTtlMs", observed.lease_ttl)?;
+    Ok(judge(observed))
 }
 
 fn plan_endpoints(question: &EndpointsQuestion) -> Result<EndpointsAnswer, PlanError> {

@@ -9,6 +9,8 @@
 //! # Ok::<(), serde_json::Error>(())
 //! ```
 
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
 
 use crate::leases::StoredLease;
@@ -57,6 +59,14 @@ pub enum Request {
         uid: String,
         /// Its resourceVersion.
         resource_version: String,
+    },
+    /// Free an address that is recorded as allocated, if no Service has it: a RangeAllocation or an IPAddress object is
+    /// left of the Service `kubernetes`, which was lost. [`Answer::Done`], also if nothing was left, or
+    /// [`Answer::Failed`]: a shell may refuse, and repair passes free the address later.
+    #[serde(rename = "freeServiceIP")]
+    FreeServiceIp {
+        /// The address of the Service `kubernetes`.
+        address: IpAddr,
     },
     /// Read a key of etcd, linearizably. [`Answer::Leases`] with one or none.
     GetLease {

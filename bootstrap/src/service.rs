@@ -17,11 +17,16 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde::{Deserialize, Serialize};
 
 use crate::object::{Change, NAME, metadata};
+use crate::request::{Failure, Reason};
 
 /// The port of the Service `kubernetes`.
 pub const PORT: u16 = 443;
 /// The name of the port, in the Service and in its endpoints.
 pub const PORT_NAME: &str = "https";
+
+/// What an API server says of an address that counts as allocated (`ErrAllocated` in
+/// `pkg/registry/core/service/ipallocator/interfaces.go`).
+const TAKEN: &str = "provided IP is already allocated";
 
 /// The desired Service.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -107,8 +112,8 @@ impl Wanted {
     }
 }
 
-/// Plans the change of the Service. An existing one is left as it is; with `reconcile`, its ports and its type are reset,
-/// and nothing else.
+/// Plans the change of the Service. An existing one is left as it is; with `reconcile`, its ports and its type are
+/// reset, and nothing else.
 pub fn plan(existing: Option<&Service>, wanted: &Wanted, reconcile: bool) -> Change<Service> {
     let Some(existing) = existing else { return Change::Create(wanted.service()) };
     if !reconcile {
@@ -135,6 +140,11 @@ pub fn plan(existing: Option<&Service>, wanted: &Wanted, reconcile: bool) -> Cha
     spec.ports = Some(ports);
     spec.type_ = Some(wanted.service_type().into());
     Change::Update(service)
+}
+
+/// Whether the creation of the Service was refused because its address counts as allocated.
+pub(crate) fn is_address_taken(failure: &Failure) -> bool {
+    failure.reason == Reason::Refused && failure.message.contains(TAKEN)
 }
 
 /// Whether an existing port is the wanted one, with the defaults of the API server for fields that are not set.

@@ -20,12 +20,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::address::{is_ipv6, usable};
 use crate::object::{Change, NAME, NAMESPACE, metadata};
 
-const SERVICE_LABEL: &str = "kubernetes.io/service-name";
+/// The label that says to which Service a slice belongs.
+pub(crate) const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
 /// Plans the change of the slice so that it matches `endpoints`, whose name and namespace it has.
 ///
-/// A slice has addresses of one family: IPv6 if all (ready) addresses are IPv6, else IPv4. The labels and annotations of
-/// others are kept. The family of a slice is immutable, so a slice of another family is replaced.
+/// A slice has addresses of one family: IPv6 if all (ready) addresses are IPv6, else IPv4. The labels and annotations
+/// of others are kept. The family of a slice is immutable, so a slice of another family is replaced.
 pub fn plan(endpoints: &Endpoints, existing: Option<&EndpointSlice>) -> Change<EndpointSlice> {
     let wanted = slice_of(endpoints);
     let Some(existing) = existing else { return Change::Create(wanted) };

@@ -47,14 +47,20 @@ type Options struct {
 	// they are due. Without it all are to be cleaned at once, which is right only
 	// where nobody allocates meanwhile, or with KeepsLeaks only what a bitmap records alone
 	// beside IPAddress objects.
-	Pass       *rangekeeper.Pass
+	Pass       *rangekeeper.RepairPass
 	KeepsLeaks bool
 	// FindsFullRanges has findings about full ranges, and about those of which less than WarnFree percent is free.
 	FindsFullRanges bool
 	WarnFree        uint8
-	// Read are the bitmaps that the pass has read through their committers, in this
-	// order. What the state has of them is not audited.
+	// Read lists the bitmaps that the pass has read through their committers, in this order. The audit ignores the
+	// state's copies of them.
 	Read []ReadRange
+	// Judge judges the objects of the bootstrap controllers that the state has; nil for a program that does not link
+	// the judgement.
+	Judge Judge
+	// Earlier is what the bootstrap controllers had kept some time before, at least Watched; nil for a first look.
+	Earlier *clusterstate.Bootstrap
+	Watched time.Duration
 }
 
 // ReadRange is a bitmap that a pass has read: its name, and its range as text.
@@ -73,6 +79,10 @@ type Audit struct {
 	wide bool
 	// ranges are in the order of the core's.
 	ranges []auditedRange
+	// ofBootstrap are the findings about the objects of the bootstrap controllers, bootstrapRepairs what repairs them.
+	ofBootstrap      []Finding
+	bootstrapRepairs []bootstrapRequest
+	lookAgain        time.Duration
 }
 
 // auditedRange is a stored bitmap or one CIDR of a ServiceCIDR object.
@@ -177,6 +187,9 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 			return nil, err
 		}
 	}
+	if err := a.judgeBootstrap(o); err != nil {
+		return nil, err
+	}
 	return a, a.fillReport(o.FindsFullRanges)
 }
 
@@ -188,7 +201,7 @@ func begin(o Options, byObjects bool) (*rangekeeper.Audit, error) {
 	case o.Pass != nil:
 		return o.Pass.Audit()
 	case o.KeepsLeaks:
-		once, err := rangekeeper.NewPassesKeepingLeaks(1, 0)
+		once, err := rangekeeper.NewLeakTrackerKeepingLeaks(1, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -377,10 +390,10 @@ func (a *Audit) fillReport(findsFullRanges bool) error {
 	return nil
 }
 
-// findings returns the core's findings, sorted.
+// findings returns the findings of both cores, sorted.
 func (a *Audit) findings() ([]Finding, error) {
 	findings, err := a.core.Findings()
-	all := []Finding{}
+	all := append([]Finding{}, a.ofBootstrap...)
 	for _, f := range findings {
 		all = append(all, a.finding(f))
 	}
@@ -424,8 +437,8 @@ func (a *Audit) rangeMode(index int) RangeMode {
 	return modes[a.ranges[index].record]
 }
 
-// rangeOutside returns the range that a finding names for a ClusterIP that no range has: of ServiceCIDRs the default one, or else
-// none if there are several, as the first one by name has nothing to do with the address.
+// rangeOutside returns the range that a finding names for a ClusterIP that no range has: of ServiceCIDRs the default
+// one, or else none if there are several, as the first one by name has nothing to do with the address.
 func (a *Audit) rangeOutside(index int) string {
 	name := a.rangeName(index)
 	if index < 0 || a.ranges[index].record != rangekeeper.RecordIPAddresses {

@@ -294,8 +294,8 @@ func TestBitmapDisagrees(t *testing.T) {
 	}
 }
 
-// TestClaimants compares with the Services of the fixtures, whose duplicates are copies: of two of one age the one that the
-// IPAddress object refers to keeps the address and the ports, or else the one that was written to etcd first.
+// TestClaimants compares with the Services of the fixtures, whose duplicates are copies: of two of one age the one that
+// the IPAddress object refers to keeps the address and the ports, or else the one that was written to etcd first.
 func TestClaimants(t *testing.T) {
 	for _, of := range audits() {
 		_, state := newAudit(t, of.cluster, "drift.db.gz", of.options)
@@ -462,8 +462,8 @@ func TestNotReadyServiceCIDR(t *testing.T) {
 	}
 }
 
-// TestDuplicateOfTwoNamespaces is about both, whichever Service the finding names, and neither is known to keep the value if only
-// the names could decide that.
+// TestDuplicateOfTwoNamespaces is about both, whichever Service the finding names, and neither is known to keep the
+// value if only the names could decide that.
 func TestDuplicateOfTwoNamespaces(t *testing.T) {
 	_, state := newAudit(t, etcdtest.DualStack, "clean.db.gz", audit.Options{})
 	port := slices.IndexFunc(state.Services, func(s corev1.Service) bool { return s.Spec.Type == corev1.ServiceTypeNodePort })

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Count is a number of findings or leaks. In a document it is null if the source does not show all of them: the lists have those that it
-// shows, and [Report.Unknown] says what it does not.
+// Count is a number of findings or leaks. In a document it is null if the source does not show all of them: the lists
+// have those that it shows, and [Report.Unknown] says what it does not.
 type Count struct {
 	// Found are in the lists.
 	Found int

@@ -17,6 +17,9 @@ type Explanations struct {
 	Kind       string         `json:"kind"`
 	Source     *Source        `json:"source"`
 	Values     []*Explanation `json:"values"`
+	// Servers and Findings are all about the Service kubernetes that none of its values has; nil for others.
+	Servers  []Server  `json:"servers,omitempty"`
+	Findings []Finding `json:"findings,omitempty"`
 }
 
 // Explanation is all that is known about one address or port.
@@ -24,7 +27,8 @@ type Explanation struct {
 	Value string `json:"value"`
 	// Places are the ranges that hand it out; ServiceCIDR objects may overlap.
 	Places []Place `json:"ranges"`
-	// RangeUnknown says that the source does not know which values there are, so a value without a place may yet have one.
+	// RangeUnknown says that the source does not know which values there are, so a value without a place may yet have
+	// one.
 	RangeUnknown bool `json:"rangeUnknown,omitempty"`
 	// Unreadable are the objects that cannot be decoded and may use, record or hand out the value.
 	Unreadable []Unreadable `json:"unreadable,omitempty"`
@@ -121,8 +125,8 @@ func (e *Explanation) UnreadableKeys(kind string) string {
 	return strings.Join(keys, ", ")
 }
 
-// isRecorded reports whether an API server has refused the port as allocated. What a bitmap that cannot be read has otherwise is
-// unknown, even if a Service uses the value.
+// isRecorded reports whether an API server has refused the port as allocated. Nothing else is known of a bitmap that
+// cannot be read, even if a Service uses the value.
 func (a *Audit) isRecorded(value rangekeeper.Value) bool {
 	return a.state.Unseen != nil && value.IsPort() && slices.Contains(a.state.Unseen.RecordedNodePorts, value.Port())
 }

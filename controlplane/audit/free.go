@@ -37,7 +37,8 @@ type FreeBand struct {
 	Next []string `json:"next"`
 }
 
-// The bands of a range. kube-apiserver picks from the static band last, so its values are for Services that name theirs.
+// The bands of a range. kube-apiserver picks from the static band last, so its values are for Services that name
+// theirs.
 const (
 	BandStatic  = "static"
 	BandDynamic = "dynamic"

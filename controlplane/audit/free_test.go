@@ -19,8 +19,8 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// freeOf returns the free values of a range among its values in ascending order, the first of which form the static band: those
-// that are neither recorded nor used.
+// freeOf returns the free values of a range among its values in ascending order, the first of which form the static
+// band: those that are neither recorded nor used.
 func freeOf(values []string, staticBand int, taken map[string]bool) (static, dynamic []string) {
 	for i, value := range values {
 		switch {
@@ -161,7 +161,8 @@ func TestUnknownRanges(t *testing.T) {
 	}
 }
 
-// TestNodePortCounts has the metrics of an API server, which say how large its range is, and how many ports it counted once.
+// TestNodePortCounts has the metrics of an API server, which say how large its range is, and how many ports it counted
+// once.
 func TestNodePortCounts(t *testing.T) {
 	const doubt = "the metrics of the API server count 300 node ports, and 30000-32767"
 	for name, c := range map[string]struct {

@@ -8,16 +8,16 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/rangekeeper/rangekeeper/controlplane/occupancy"
+	"github.com/rangekeeper/rangekeeper/controlplane/picture"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
 // Maps returns a map of each range in the order of the report; those that are not
 // audited have no cells.
-func (a *Audit) Maps() ([]occupancy.Map, error) {
-	var maps []occupancy.Map
+func (a *Audit) Maps() ([]picture.Map, error) {
+	var maps []picture.Map
 	for _, r := range a.report.Ranges {
-		m := occupancy.Map{
+		m := picture.Map{
 			Name: r.Name, Range: r.Range, Mode: string(r.Mode),
 			Size: r.Size.N, Used: r.Used.N, Free: r.Free.N, HasBounds: r.Used.Unseen,
 		}
@@ -27,7 +27,7 @@ func (a *Audit) Maps() ([]occupancy.Map, error) {
 			i := a.index(r)
 			m.StaticBand = a.ranges[i].staticBand
 			var err error
-			if m.Cells, err = a.core.Occupancy(i, occupancy.CellCount); err != nil {
+			if m.Cells, err = a.core.Occupancy(i, picture.CellCount); err != nil {
 				return nil, err
 			}
 		}
@@ -37,7 +37,7 @@ func (a *Audit) Maps() ([]occupancy.Map, error) {
 }
 
 // NameValues names the values in maps that Maps returned: those in use with their Services, and the leaked ones.
-func (a *Audit) NameValues(maps []occupancy.Map) error {
+func (a *Audit) NameValues(maps []picture.Map) error {
 	users, err := Users(a.state)
 	if err != nil {
 		return err
@@ -61,10 +61,10 @@ func (a *Audit) NameValues(maps []occupancy.Map) error {
 		m.ValueAt = func(offset uint64) string { return valueAt(first, offset) }
 		for value, text := range texts {
 			if _, in := a.core.State(i, value); in {
-				m.Users = append(m.Users, occupancy.User{Offset: number(value) - number(first), Value: value.String(), Text: text})
+				m.Users = append(m.Users, picture.User{Offset: number(value) - number(first), Value: value.String(), Text: text})
 			}
 		}
-		slices.SortFunc(m.Users, func(a, b occupancy.User) int { return cmp.Compare(a.Offset, b.Offset) })
+		slices.SortFunc(m.Users, func(a, b picture.User) int { return cmp.Compare(a.Offset, b.Offset) })
 	}
 	return nil
 }

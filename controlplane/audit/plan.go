@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -31,7 +32,10 @@ type Plan struct {
 	Objects []ObjectPlan `json:"objects,omitempty"`
 	// ServiceCIDR is the object that is created in data at rest, nil if none is.
 	ServiceCIDR *ServiceCIDRPlan `json:"serviceCIDR,omitempty"`
-	Summary     PlanSummary      `json:"summary"`
+	// ServerObjects are what the API servers keep and the repair writes or deletes; in data at rest the leases of all
+	// servers, as none of them runs.
+	ServerObjects []ServerObject `json:"serverObjects,omitempty"`
+	Summary       PlanSummary    `json:"summary"`
 	// Applied reports whether it was carried out.
 	Applied bool `json:"applied"`
 }
@@ -100,9 +104,10 @@ func (p *Plan) LeftToOwners() []Finding {
 	return all
 }
 
-// ChangesAny reports whether a value is set or cleared, or an object changes.
+// ChangesAny reports whether a value is set or cleared, or an object changes. The deletion of a lease is a change if
+// there is a finding about it: others expire soon after the start of etcd.
 func (p *Plan) ChangesAny() bool {
-	return p.ServiceCIDR != nil || len(p.Objects) > 0 || slices.ContainsFunc(p.Ranges, func(r RangePlan) bool { return len(r.Set)+len(r.Clear) > 0 })
+	return p.ServiceCIDR != nil || len(p.Objects) > 0 || slices.ContainsFunc(p.Findings, p.RepairsServers) || slices.ContainsFunc(p.Ranges, func(r RangePlan) bool { return len(r.Set)+len(r.Clear) > 0 })
 }
 
 // changesObject reports whether the IPAddress object of an address is created, replaced or removed.
@@ -110,8 +115,29 @@ func (p *Plan) changesObject(address string) bool {
 	return slices.ContainsFunc(p.Objects, func(o ObjectPlan) bool { return o.Address == address })
 }
 
+// RepairsServers reports whether the finding is about what the API servers keep, and is repaired. Endpoints and their
+// slice are repaired together.
+func (p *Plan) RepairsServers(f Finding) bool {
+	return f.ofBootstrap && f.Remedy == rangekeeper.RemedyRepair && !f.Stays && slices.ContainsFunc(p.ServerObjects, func(o ServerObject) bool {
+		return o.Kind == f.Kind && o.Namespace == f.Namespace && o.Name == f.Name || o.Action == ActionWrite && f.isOfEndpoints()
+	})
+}
+
+// LooksAgain reports whether a second look may repair something of what API servers keep.
+func (p *Plan) LooksAgain() bool {
+	return slices.ContainsFunc(p.Findings, func(f Finding) bool { return f.ofBootstrap && f.Stays })
+}
+
+// isOfEndpoints reports whether it is about the Endpoints of the Service kubernetes or the slice that mirrors them.
+func (f *Finding) isOfEndpoints() bool {
+	return f.Kind == KindEndpoints || f.Kind == KindEndpointSlice && f.Name == clusterstate.KubernetesService
+}
+
 // repairs reports whether the changes are the repair of a finding.
 func (p *Plan) repairs(f Finding) bool {
+	if p.RepairsServers(f) {
+		return true
+	}
 	if f.Remedy != rangekeeper.RemedyRepair {
 		return f.Remedy == rangekeeper.RemedyAPIServer && p.changesObject(f.Value)
 	}
@@ -222,6 +248,11 @@ func (a *Audit) Plan() (*Plan, error) {
 			return nil, err
 		}
 	}
+	if a.atRest {
+		if p.ServerObjects, err = a.ServerObjects(time.Time{}); err != nil {
+			return nil, err
+		}
+	}
 	if a.missing != nil && a.atRest {
 		p.ServiceCIDR = &ServiceCIDRPlan{a.missing.Name, a.missing.Spec.CIDRs}
 	}
@@ -275,6 +306,13 @@ func (a *Audit) NewValues(now time.Time) (map[string][]byte, error) {
 		}
 		all[a.state.ServiceCIDRsPrefix+a.missing.Name] = value
 	}
+	servers, err := a.ServerObjects(now)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range servers {
+		all[o.Key] = o.Value
+	}
 	repairs, err := a.core.ObjectRepairs()
 	if err != nil {
 		return nil, err
@@ -316,8 +354,8 @@ func newIPAddress(address netip.Addr, s *corev1.Service, now time.Time) *network
 // allocator is the label managed-by of the objects of the ClusterIP allocator.
 const allocator = "ipallocator.k8s.io"
 
-// RecordChosen records that just these values of the bitmaps were set and cleared, as somebody chose them; ranges that are not among
-// them are as they were.
+// RecordChosen records that just these values of the bitmaps were set and cleared, as somebody chose them; ranges that
+// are not among them are as they were.
 func (a *Audit) RecordChosen(changes map[string]rangekeeper.Repaired) error {
 	for i, r := range a.ranges {
 		if r.record != rangekeeper.RecordBitmap {

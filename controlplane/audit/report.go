@@ -8,6 +8,9 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -31,6 +34,10 @@ const (
 	KindServiceCIDR = "ServiceCIDR"
 	// KindRangeAllocation is that of a stored bitmap.
 	KindRangeAllocation = "RangeAllocation"
+	// KindMasterLease is that of an API server's lease, a key below masterleases/, which has its address.
+	KindMasterLease   = "MasterLease"
+	KindEndpoints     = "Endpoints"
+	KindEndpointSlice = "EndpointSlice"
 )
 
 // RangeMode says how allocations from a range are recorded.
@@ -44,8 +51,8 @@ const (
 	// ModeStale is a bitmap of ClusterIPs that is left over in a cluster that has
 	// gone over to IPAddress objects: no server writes it, and it is not audited.
 	ModeStale RangeMode = "stale"
-	// ModeUnseen is a bitmap that the source cannot read. It has bounds: the values that Services use or that are known to be
-	// recorded are used, and no more than the others are free.
+	// ModeUnseen is a bitmap that the source cannot read. It has bounds: the values that Services use or that are known
+	// to be recorded are used, and no more than the others are free.
 	ModeUnseen RangeMode = "unseen"
 	// ModeUninitialized is a bitmap that no server has set up yet: there is
 	// nothing to compare with.
@@ -56,7 +63,8 @@ const (
 type Severity string
 
 const (
-	// BreaksTraffic: two Services answer on one value (on a port if their protocols are the same), or no range hands it out.
+	// BreaksTraffic: two Services answer on one value (on a port if their protocols are the same), or no range hands it
+	// out.
 	BreaksTraffic Severity = "breaksTraffic"
 	// DuplicateRisk: a server may allocate the value a second time.
 	DuplicateRisk Severity = "duplicateRisk"
@@ -69,7 +77,8 @@ const (
 // Severities are all of them, the worst first.
 var Severities = []Severity{BreaksTraffic, DuplicateRisk, Exhausted, Wasted}
 
-// SeveritiesOfValues are those of findings about values, and of leaks: all but that of full ranges. A repair looks for these.
+// SeveritiesOfValues are those of findings about values, and of leaks: all but that of full ranges. A repair looks for
+// these.
 var SeveritiesOfValues = []Severity{BreaksTraffic, DuplicateRisk, Wasted}
 
 // Report is the document of an audit. Findings and leaks are sorted by range and
@@ -85,6 +94,8 @@ type Report struct {
 	Findings  []Finding `json:"findings"`
 	Leaks     []Leak    `json:"leaks"`
 	Summary   Summary   `json:"summary"`
+	// Servers are the addresses of API servers, by address.
+	Servers []Server `json:"servers,omitempty"`
 	// Unreadable are the objects that cannot be decoded, by key.
 	Unreadable []Unreadable `json:"unreadable,omitempty"`
 	// Unknown is what the source cannot see.
@@ -108,7 +119,8 @@ type Range struct {
 	// InUse is how many values Services use.
 	InUse uint64    `json:"inUse"`
 	Mode  RangeMode `json:"mode"`
-	// NotReady says that servers allocate no new address from the ServiceCIDR: it is being deleted, or its Ready condition is not true.
+	// NotReady says that servers allocate no new address from the ServiceCIDR: it is being deleted, or its Ready
+	// condition is not true.
 	NotReady bool `json:"notReady,omitempty"`
 }
 
@@ -120,15 +132,16 @@ type Finding struct {
 	Reason string `json:"reason"`
 	// Severity is that of the reason.
 	Severity Severity `json:"severity"`
-	// Range is the name of the range that it is about.
+	// Range is the name of the range that it is about; empty if it is about no range.
 	Range string `json:"range"`
 	// Mode is that of the range: a ServiceCIDR object can have the name of a bitmap.
 	Mode RangeMode `json:"-"`
 	// Value is the address, port or text that is wrong.
 	Value string `json:"value"`
-	// Kind is the kind of the object: Service, IPAddress, ServiceCIDR or RangeAllocation.
+	// Kind is the kind of the object: Service, IPAddress, ServiceCIDR, RangeAllocation, MasterLease, Endpoints,
+	// EndpointSlice or Namespace.
 	Kind string `json:"kind"`
-	// Namespace is empty unless the object is a Service.
+	// Namespace is empty if the object has none.
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	// Message is for people.
@@ -140,16 +153,16 @@ type Finding struct {
 	Remedy rangekeeper.Remedy `json:"-"`
 	// Stays reports whether the repair of a running cluster leaves it for now.
 	Stays bool `json:"stays,omitempty"`
+	// ofBootstrap says that it is about an object of the bootstrap controllers.
+	ofBootstrap bool
 }
 
-// isAlone reports whether only a bitmap records the value, which is in the CIDR of the
-// ServiceCIDR that the finding is about.
-func (f *Finding) isAlone() bool {
-	return f.Kind == KindServiceCIDR && f.Reason == rangekeeper.ReasonBitmapDisagrees.String()
-}
-
-// Subject is what a finding can be looked up by: its value, or else, if that is no address or port, the Service, or the reason.
+// Subject is what a finding can be looked up by: the Service kubernetes, if it is about what API servers keep; its
+// value, or else, if that is no address or port, the Service, or the reason.
 func (f *Finding) Subject() string {
+	if f.ofBootstrap {
+		return corev1.NamespaceDefault + "/" + clusterstate.KubernetesService
+	}
 	if _, err := rangekeeper.ParseValue(f.Value); err == nil {
 		return f.Value
 	}
@@ -161,8 +174,9 @@ func (f *Finding) Subject() string {
 
 // Claimant is an object that claims a value. The oldest one keeps the value; the
 // others are to change it, or to be recreated. One without a time counts as the
-// youngest; of several with one time, the one that the IPAddress object of an address refers to keeps the address, and the ports
-// that the same Services claim; or else the one that was written to etcd first; or else the first by namespace and name.
+// youngest; of several with one time, the one that the IPAddress object of an address refers to keeps the address, and
+// the ports that the same Services claim; or else the one that was written to etcd first; or else the first by
+// namespace and name.
 type Claimant struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
@@ -190,13 +204,16 @@ type Leak struct {
 
 // Unknown is something that the source cannot see.
 type Unknown struct {
-	// Range is the name of the range that it is about.
+	// Range is the name of the range that it is about; empty if it is about what API servers keep, or about all.
 	Range string `json:"range"`
 	// Message is for people.
 	Message string `json:"message"`
 	// Hides are the severities of the findings and leaks that there may be though the source does not show them.
 	Hides []Severity `json:"hides"`
 }
+
+// IsOfBootstrap reports whether it is about what API servers keep, and not about a range.
+func (u Unknown) IsOfBootstrap() bool { return u.Range == "" }
 
 // Summary counts.
 type Summary struct {
@@ -285,11 +302,12 @@ func (r *Report) anyUpTo(severity Severity, is func(*Count) bool) bool {
 	return false
 }
 
-// InNamespace returns the report with the findings about Services of one namespace only, also those that claim a value together with
-// another one: leaks, IPAddress objects and ranges are nobody's. What cannot be read elsewhere is unknown.
+// InNamespace returns the report with the findings about Services of one namespace only, also those that claim a value
+// together with another one: leaks, IPAddress objects, ranges and API servers are nobody's. What cannot be read
+// elsewhere is unknown.
 func (r *Report) InNamespace(namespace string) *Report {
 	in := *r
-	in.Namespace, in.Findings, in.Leaks = namespace, []Finding{}, []Leak{}
+	in.Namespace, in.Findings, in.Leaks, in.Servers = namespace, []Finding{}, []Leak{}, nil
 	for _, f := range r.Findings {
 		claims := func(c Claimant) bool { return c.Namespace == namespace }
 		if f.Kind == KindService && (f.Namespace == namespace || slices.ContainsFunc(f.Claimants, claims)) {
@@ -311,7 +329,7 @@ func (r *Report) InNamespace(namespace string) *Report {
 	}
 	for _, u := range r.Unknown {
 		u.Hides = slices.DeleteFunc(slices.Clone(u.Hides), func(s Severity) bool { return !slices.Contains(harm, s) })
-		if len(u.Hides) > 0 {
+		if len(u.Hides) > 0 && !u.IsOfBootstrap() {
 			in.Unknown = append(in.Unknown, u)
 		}
 	}

@@ -53,7 +53,7 @@ func TestLeaksLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	passes, err := rangekeeper.NewPasses(2, 0)
+	passes, err := rangekeeper.NewLeakTracker(2, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,9 +17,9 @@ import (
 var ErrNoServiceCIDR = errors.New("there are IPAddress objects and no ServiceCIDR, and nothing else stores the range of ClusterIPs: " +
 	"a kube-apiserver creates the ServiceCIDR from --service-cluster-ip-range when it starts; run this again after that, on a new snapshot if it reads one")
 
-// missingServiceCIDR returns the default ServiceCIDR if it is missing. Its CIDRs are those of the bitmaps that Kubernetes 1.33
-// writes beside IPAddress objects. Bitmaps that an upgrade has left over do not count: the flag may have changed since, and a
-// server does not correct the CIDRs of a ServiceCIDR.
+// missingServiceCIDR returns the default ServiceCIDR if it is missing. Its CIDRs are those of the bitmaps that
+// Kubernetes 1.33 writes beside IPAddress objects. Bitmaps that an upgrade has left over do not count: the flag may
+// have changed since, and a server does not correct the CIDRs of a ServiceCIDR.
 func missingServiceCIDR(state *clusterstate.State) (*networkingv1.ServiceCIDR, error) {
 	if len(state.ServiceCIDRs)+state.CountUnreadable(KindServiceCIDR) > 0 || len(state.IPAddresses) == 0 {
 		return nil, nil

@@ -23,3 +23,11 @@ type Source struct {
 	// Version is that of the program.
 	Version string `json:"version"`
 }
+
+// The types of sources.
+const (
+	FromAPI      = "kubernetesAPI"
+	FromKine     = "kineDatabase"
+	FromEtcd     = "etcd"
+	FromSnapshot = "etcdSnapshot"
+)

@@ -13,7 +13,8 @@ type Unreadable struct {
 	Uncertain string `json:"uncertain"`
 }
 
-// unreadableKinds are the kinds of objects without which an audit is uncertain. Others that a state may have are of an upgrade.
+// unreadableKinds are the kinds of objects without which an audit is uncertain. Others that a state may have are of an
+// upgrade.
 var unreadableKinds = map[string]struct {
 	kind      rangekeeper.SubjectKind
 	uncertain string

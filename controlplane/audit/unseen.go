@@ -54,7 +54,7 @@ func (a *Audit) addUnseen(core *rangekeeper.Audit, byObjects bool) error {
 		switch unseen := a.state.Unseen; {
 		case unseen.SeesAll:
 		case unseen.Accepted:
-			a.unknown(clusterstate.ServiceNodePorts, leaked, "leaked node ports that the API server does not see: it accepts node port %d, which a Service uses, so it has not written the bitmap since that was allocated, or the port is not recorded; its repair writes the bitmap every three minutes: probe again after that", unseen.CheckedNodePort)
+			a.unknown(clusterstate.ServiceNodePorts, leaked, "leaked node ports: the API server's copy of the bitmap is old, as it accepts port %d, which a Service uses; probe again in three minutes, after its next repair", unseen.CheckedNodePort)
 		case unseen.CheckedNodePort == 0:
 			a.unknown(clusterstate.ServiceNodePorts, leaked, "whether the API server sees leaked node ports: no Service has a node port by which that could be checked")
 		default:
@@ -123,8 +123,8 @@ func (a *Audit) nodePortRange() (rangekeeper.Range, error) {
 	return rangekeeper.ParsePortRange(allPorts)
 }
 
-// NodePortRange returns the range of node ports of a state whose bitmaps the source cannot see: the one that the user has named,
-// or else kube-apiserver's default, unless the state speaks against it.
+// NodePortRange returns the range of node ports of a state whose bitmaps the source cannot see: the one that the user
+// has named, or else kube-apiserver's default, unless the state speaks against it.
 func NodePortRange(state *clusterstate.State) (rangekeeper.Range, error) {
 	r, doubt, err := nodePortRange(state)
 	if err == nil && doubt != "" {
@@ -133,8 +133,8 @@ func NodePortRange(state *clusterstate.State) (rangekeeper.Range, error) {
 	return r, err
 }
 
-// nodePortRange returns also what the state says against the range, if it does. A node port outside a range that nobody has
-// named is a fault or shows that there is another range, and only the servers' flags can decide.
+// nodePortRange returns also what the state says against the range, if it does. A node port outside a range that nobody
+// has named is a fault or shows that there is another range, and only the servers' flags can decide.
 func nodePortRange(state *clusterstate.State) (r rangekeeper.Range, doubt string, err error) {
 	text := cmp.Or(state.Unseen.NodePortRange, DefaultNodePortRange)
 	if r, err = rangekeeper.ParsePortRange(text); err != nil {

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
-	"github.com/rangekeeper/rangekeeper/controlplane/servicebatch"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -17,30 +16,4 @@ func Users(state *clusterstate.State) (map[rangekeeper.Value][]string, error) {
 		}
 	}
 	return all, err
-}
-
-// InUse returns the values of a range that Services use, in the form of a bitmap.
-func InUse(state *clusterstate.State, values rangekeeper.Range) ([]byte, error) {
-	core, err := rangekeeper.NewAudit()
-	if err != nil {
-		return nil, err
-	}
-	defer core.Close()
-	// What is recorded does not matter.
-	at, err := core.AddUnseen(values, nil)
-	if err != nil {
-		return nil, err
-	}
-	err = core.ObserveAll(len(state.Services), func(batch *rangekeeper.Services, from, to int) {
-		servicebatch.AddAll(batch, state.Services[from:to])
-	})
-	if err != nil {
-		return nil, err
-	}
-	report, err := core.Finish()
-	if err != nil {
-		return nil, err
-	}
-	defer report.Close()
-	return report.Snapshot(at, rangekeeper.ValuesInUse, nil)
 }

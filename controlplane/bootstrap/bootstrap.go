@@ -1,7 +1,8 @@
 // Package bootstrap carries out what kube-apiserver's bootstrap controller does: it keeps the system namespaces, the
 // Service "kubernetes" and its endpoints, and starts the repairs of ranges, from start to stop.
 //
-// All decisions are made by a [rangekeeper.Bootstrap]; this package carries out its orders, through the API server and etcd.
+// All decisions are made by a [rangekeeper.Bootstrap]; this package carries out its orders, through the API server and
+// etcd.
 package bootstrap
 
 import (
@@ -28,6 +29,9 @@ type Server struct {
 	Etcd *clientv3.Client
 	// RepairClusterIPs and RepairNodePorts make one repair pass.
 	RepairClusterIPs, RepairNodePorts func(context.Context) error
+	// FreeServiceIP frees the address of the Service "kubernetes", which is lost, from what is recorded of it, if no
+	// Service has it.
+	FreeServiceIP func(ctx context.Context, address string) error
 	// Started, if not nil, is called once, when the first repairs have succeeded.
 	Started func()
 	// Log records each failure once, and when it is over.
@@ -49,7 +53,8 @@ type Controller struct {
 	began    time.Time
 	// ended are the orders that are done.
 	ended chan result
-	// events are what watches have seen. Some are dropped if there are many: each makes the controller look at everything.
+	// events are what watches have seen. Some are dropped if there are many: each makes the controller look at
+	// everything.
 	events chan event
 	// watchesLeases: a watch of the leases runs.
 	watchesLeases sync.Once
@@ -93,8 +98,8 @@ func (c *Controller) Stopping() bool { return c.stopping.Load() }
 // ErrFatal: the server cannot run. The wrapping error has the reason.
 var ErrFatal = errors.New("the bootstrap controller cannot continue")
 
-// Run works until the context is done, and then stops in order: own lease and endpoint are removed, within two intervals
-// of the endpoints. The error is ErrFatal if the first repairs fail, nil after a stop.
+// Run works until the context is done, and then stops in order: own lease and endpoint are removed, within two
+// intervals of the endpoints. The error is ErrFatal if the first repairs fail, nil after a stop.
 func (c *Controller) Run(ctx context.Context) error {
 	c.began = time.Now()
 	working, stopWorking := context.WithCancel(context.WithoutCancel(ctx))
@@ -215,9 +220,11 @@ func (c *Controller) do(ctx context.Context, r request) answer {
 	case r.Ready != nil:
 		return c.cluster.ready(ctx, r.Ready.Path)
 	case r.Repair == "clusterIPs":
-		return repaired(c.server.RepairClusterIPs(ctx))
+		return ended(c.server.RepairClusterIPs(ctx), repairFails)
 	case r.Repair == "nodePorts":
-		return repaired(c.server.RepairNodePorts(ctx))
+		return ended(c.server.RepairNodePorts(ctx), repairFails)
+	case r.FreeServiceIP != nil:
+		return ended(c.server.FreeServiceIP(ctx, r.FreeServiceIP.Address), unavailable)
 	case r.Get != nil:
 		return c.cluster.get(ctx, r.Get.Object, r.Get.Fresh)
 	case r.Create != nil:
@@ -239,9 +246,10 @@ func (c *Controller) do(ctx context.Context, r request) answer {
 	}
 }
 
-func repaired(err error) answer {
+// ended is the answer to a request that ended with an error, for this reason, or with none.
+func ended(err error, why reason) answer {
 	if err != nil {
-		return fails(repairFails, err)
+		return fails(why, err)
 	}
 	return done
 }

@@ -31,7 +31,7 @@ import (
 const clusterIPRange, nodePortRange = "10.96.0.0/16", "30000-32767"
 
 // patience is for what takes a moment.
-const patience = 30 * time.Second
+const patience = 60 * time.Second
 
 func must[T any](value T, err error) T {
 	if err != nil {
@@ -100,6 +100,18 @@ next:
 			}
 		}
 		n++
+	}
+	return n
+}
+
+// complaints counts the warnings and errors that a slow machine does not explain: there requests stay unanswered, and
+// an API server that has just started cannot allocate yet.
+func (b *syncBuffer) complaints() (n int) {
+	for line := range strings.Lines(b.String()) {
+		slow := strings.Contains(line, "reason=unanswered") || strings.Contains(line, "cannot allocate resources of type")
+		if !slow && (strings.Contains(line, "level=WARN") || strings.Contains(line, "level=ERROR")) {
+			n++
+		}
 	}
 	return n
 }

@@ -16,9 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiclient"
 )
 
 // resources are where the kinds are served.
@@ -35,7 +36,7 @@ const serviceName = "kubernetes"
 // cluster reads and writes objects through the API server, in the form of the core.
 type cluster struct {
 	api    dynamic.Interface
-	server *rest.RESTClient
+	server rest.Interface
 	caches map[string]*watched
 }
 
@@ -68,9 +69,7 @@ func newCluster(config *rest.Config) (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("API server: %w", err)
 	}
-	plain := rest.CopyConfig(config)
-	plain.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
-	server, err := rest.UnversionedRESTClientFor(plain)
+	server, err := apiclient.Plain(config)
 	if err != nil {
 		return nil, fmt.Errorf("API server: %w", err)
 	}
@@ -118,7 +117,8 @@ func (w *watched) broken() {
 	w.brokenAt.Store(&at)
 }
 
-// start fills the caches and keeps them until the context is done. It calls changed with each object in them that changes.
+// start fills the caches and keeps them until the context is done. It calls changed with each object in them that
+// changes.
 func (c *cluster) start(ctx context.Context, changed func(objectKey)) {
 	for kind, informer := range c.caches {
 		change := func(any) { changed(objectKey{Kind: kind, Namespace: metav1.NamespaceDefault, Name: serviceName}) }

@@ -14,14 +14,15 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 )
 
-// TestTurnsByEvent has a controller whose regular turns are ten minutes apart. It recreates what is deleted, and removes the address of a server
-// whose lease runs out, all the same.
+// TestTurnsByEvent has a controller whose regular turns are ten minutes apart. It recreates what is deleted, and
+// removes the address of a server whose lease runs out, all the same.
 func TestTurnsByEvent(t *testing.T) {
 	t.Parallel()
 	eachVersion(t, func(t *testing.T, etcd *embedded.Etcd, s *apiservertest.Server, client *kubernetes.Clientset) {
 		t.Parallel()
 		const a, b = "192.0.2.11", "192.0.2.12"
-		grant := must(etcd.Client().Grant(t.Context(), 2))
+		// On a busy machine a shorter lease would end before the first turn, and the next one is in ten minutes.
+		grant := must(etcd.Client().Grant(t.Context(), 15))
 		living, kill := context.WithCancel(t.Context())
 		must(etcd.Client().KeepAlive(living, grant.ID))
 		const value = `{"kind":"Endpoints","apiVersion":"v1","metadata":{"generation":1},"subsets":[{"addresses":[{"ip":"` + b + `"}]}]}`

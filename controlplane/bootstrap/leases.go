@@ -35,7 +35,8 @@ func (s *leaseStore) list(ctx context.Context, key string, options ...clientv3.O
 // watchAgain is the time after which a watch that has ended begins again.
 const watchAgain = time.Second
 
-// watchDeletions calls deleted with each key of this prefix that is deleted or expires, until the context is done. It may miss some.
+// watchDeletions calls deleted with each key of this prefix that is deleted or expires, until the context is done. It
+// may miss some.
 func (s *leaseStore) watchDeletions(ctx context.Context, prefix string, deleted func(key string)) {
 	for ctx.Err() == nil {
 		watching, stop := context.WithCancel(clientv3.WithRequireLeader(ctx))
@@ -76,15 +77,24 @@ func (s *leaseStore) delete(ctx context.Context, d *deleteLease) answer {
 	if s.client == nil {
 		return fails(refused, errNoEtcd)
 	}
-	response, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(d.Key), "=", d.ModRevision)).
-		Then(clientv3.OpDelete(d.Key)).Commit()
-	if err != nil {
+	switch written, err := WriteKey(ctx, s.client, d.Key, nil, d.ModRevision); {
+	case err != nil:
 		return etcdFailure(err)
-	}
-	if !response.Succeeded {
+	case !written:
 		return conflict
 	}
 	return done
+}
+
+// WriteKey writes a value to a key of etcd, or deletes the key if it is nil, unless the key has another revision than
+// this one, 0 for no key: then it was not written.
+func WriteKey(ctx context.Context, client *clientv3.Client, key string, value []byte, modRevision int64) (written bool, err error) {
+	write := clientv3.OpDelete(key)
+	if value != nil {
+		write = clientv3.OpPut(key, string(value))
+	}
+	response, err := client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", modRevision)).Then(write).Commit()
+	return err == nil && response.Succeeded, err
 }
 
 func etcdFailure(err error) answer {

@@ -124,8 +124,8 @@ func leases(t *testing.T, etcd *embedded.Etcd, want ...string) func() error {
 // failing distinguishes the failures that the program reports.
 var failing = regexp.MustCompile(`WARN failed; retrying work=\w+ reason=\w+`)
 
-// TestRust lets the program of examples/bootstrap-rs start on an empty etcd, first alone and then beside a controller in
-// Go: they keep the same objects, and each notices when the other one goes.
+// TestRust lets the program of examples/bootstrap-rs start on an empty etcd, first alone and then beside a controller
+// in Go: they keep the same objects, and each notices when the other one goes.
 func TestRust(t *testing.T) {
 	rustProgram(t)
 	eachVersion(t, func(t *testing.T, etcd *embedded.Etcd, s *apiservertest.Server, client *kubernetes.Clientset) {

@@ -55,6 +55,9 @@ type request struct {
 		UID             string    `json:"uid"`
 		ResourceVersion string    `json:"resourceVersion"`
 	} `json:"delete"`
+	FreeServiceIP *struct {
+		Address string `json:"address"`
+	} `json:"freeServiceIP"`
 	GetLease *struct {
 		Key string `json:"key"`
 	} `json:"getLease"`
@@ -187,6 +190,8 @@ func (r request) write() string {
 		return "update " + r.Update.key().String()
 	case r.Delete != nil:
 		return "delete " + r.Delete.Object.String()
+	case r.FreeServiceIP != nil:
+		return "free " + r.FreeServiceIP.Address
 	case r.PutLease != nil:
 		return "put lease " + r.PutLease.Key
 	case r.DeleteLease != nil:

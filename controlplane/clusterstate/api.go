@@ -14,16 +14,17 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/rest"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiclient"
 )
 
 // ErrAPIUnreachable: no API server answered.
@@ -39,6 +40,9 @@ type APIOptions struct {
 	// Upgrade asks for [State.Upgrade], too: for the version of the server, and get and list of
 	// validatingwebhookconfigurations, mutatingwebhookconfigurations, and the admission policies with their bindings.
 	Upgrade bool
+	// Bootstrap asks for [State.Bootstrap], too: for get of the Endpoints and list of the EndpointSlices of the Service
+	// kubernetes, and get of the system namespaces, as far as the user may.
+	Bootstrap bool
 	// Progress is as in [Options], in objects.
 	Progress func(done, total int64)
 }
@@ -54,29 +58,30 @@ type Unseen struct {
 	// [ProbeNodePorts].
 	Probed            bool
 	RecordedNodePorts []uint16
-	// CheckedNodePort is the youngest node port of a Service at the time of the probe, 0 if there was none, and Accepted says
-	// that the server accepted it for another Service: it has not seen the whole bitmap.
+	// CheckedNodePort is the youngest node port of a Service at the time of the probe, 0 if there was none, and
+	// Accepted says that the server accepted it for another Service: it has not seen the whole bitmap.
 	CheckedNodePort uint16
 	Accepted        bool
-	// SeesAll says that the probed server sees all recorded node ports, as Rangekeeper is inside. A stock one does not see those that
-	// other servers have allocated since its own last write of the bitmap.
+	// SeesAll says that the probed server sees all recorded node ports, as Rangekeeper is inside. A stock one does not
+	// see those that other servers have allocated since its own last write of the bitmap.
 	SeesAll bool
 	// Metrics are an API server's counts of node ports; nil if they could not be read, or it has not set them yet.
 	Metrics *NodePortCounts
-	// NoBitmaps says that there are ServiceCIDR objects, and that the server writes no bitmaps of ClusterIPs beside them: it serves
-	// resource.k8s.io/v1, as [State.UpgradedAt] of a state that has bitmaps.
+	// NoBitmaps says that there are ServiceCIDR objects, and that the server writes no bitmaps of ClusterIPs beside
+	// them: it serves resource.k8s.io/v1, as [State.UpgradedAt] of a state that has bitmaps.
 	NoBitmaps bool
 }
 
-// NodePortCounts are an API server's metrics about node ports. Only an allocation or a release by this server sets them,
-// and neither its start nor a repair nor a write of another server does. Their sum is the size of the server's range.
+// NodePortCounts are an API server's metrics about node ports. Only an allocation or a release by this server sets
+// them, and neither its start nor a repair nor a write of another server does. Their sum is the size of the server's
+// range.
 type NodePortCounts struct{ Allocated, Available uint64 }
 
-// ReadAPI reads the state over the Kubernetes API, with get and list of services, ipaddresses and servicecidrs, and if the user has
-// these rights with get of the Namespace kube-system and of /metrics: all
-// lists at the resource version of the first answer, in pages. If that version is compacted before the last page, it
-// starts over, at most twice. RangeAllocations are not served, so [State.Unseen] is set. On a server that does not serve
-// IPAddress and ServiceCIDR objects these lists are empty. Annotations and managed fields are not kept.
+// ReadAPI reads the state over the Kubernetes API, with get and list of services, ipaddresses and servicecidrs, and if
+// the user has these rights with get of the Namespace kube-system and of /metrics: all lists at the resource version of
+// the first answer, in pages. If that version is compacted before the last page, it starts over, at most twice.
+// RangeAllocations are not served, so [State.Unseen] is set. On a server that does not serve IPAddress and ServiceCIDR
+// objects these lists are empty. Annotations and managed fields are not kept.
 //
 // The error wraps [ErrAPIUnreachable] if no server answers, and names the verb and the resource that the user may not
 // use.
@@ -85,7 +90,7 @@ func ReadAPI(ctx context.Context, config *rest.Config, o APIOptions) (*State, er
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.QPS = -1 // one request after another
-	client, err := restClient(config)
+	client, err := apiclient.Plain(config)
 	if err != nil {
 		return nil, err
 	}
@@ -98,15 +103,6 @@ func ReadAPI(ctx context.Context, config *rest.Config, o APIOptions) (*State, er
 			return nil, err
 		}
 	}
-}
-
-// restClient returns a client that decodes the errors of an API server, and leaves objects to its callers: a scheme with all
-// kinds of client-go would more than double the size of a program.
-func restClient(config *rest.Config) (rest.Interface, error) {
-	scheme := runtime.NewScheme()
-	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"}) // Status
-	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	return rest.UnversionedRESTClientFor(config)
 }
 
 func readAPI(ctx context.Context, client rest.Interface, o APIOptions) (*State, error) {
@@ -140,6 +136,9 @@ func readAPI(ctx context.Context, client rest.Interface, o APIOptions) (*State, 
 	if err == nil && o.Upgrade {
 		s.Upgrade, err = readUpgrade(r, s)
 	}
+	if err == nil && o.Bootstrap {
+		s.Bootstrap = readBootstrap(ctx, client)
+	}
 	s.Revision = r.revision
 	return s, err
 }
@@ -154,13 +153,9 @@ func serves(ctx context.Context, client rest.Interface, path string) bool {
 // readUpgrade reads what the user may see of it.
 func readUpgrade(r *apiReader, s *State) (*Upgrade, error) {
 	u := new(Upgrade)
-	ctx, cancel := context.WithTimeout(r.ctx, apiPageTimeout)
-	defer cancel()
-	if text, err := r.client.Get().AbsPath("/version").SetHeader("Accept", "application/json").DoRaw(ctx); err == nil {
-		var about version.Info
-		if json.Unmarshal(text, &about) == nil {
-			u.Release = about.GitVersion
-		}
+	var about version.Info
+	if getJSON(r.ctx, r.client.Get().AbsPath("/version"), &about) == nil {
+		u.Release = about.GitVersion
 	}
 	const path = "/apis/admissionregistration.k8s.io/v1/"
 	err := readList(r, path+"validatingwebhookconfigurations", func(l *admissionv1.ValidatingWebhookConfigurationList) int {
@@ -216,23 +211,64 @@ func forbidden(err error) (string, error) {
 
 // readSystemUID returns the UID of the Namespace kube-system; "" if the user may not get it.
 func readSystemUID(ctx context.Context, client rest.Interface) types.UID {
-	ctx, cancel := context.WithTimeout(ctx, apiPageTimeout)
-	defer cancel()
 	uid, _ := getSystem(ctx, client)
 	return uid
+}
+
+// readBootstrap reads what the user may see of it, as it is now: the objects are those of ten seconds. What cannot be
+// read is unseen.
+func readBootstrap(ctx context.Context, client rest.Interface) *Bootstrap {
+	b := &Bootstrap{LeasesUnseen: "the Kubernetes API does not serve them", Endpoints: new(corev1.Endpoints)}
+	err := getJSON(ctx, client.Get().AbsPath("/api/v1/namespaces/default/endpoints/"+KubernetesService), b.Endpoints)
+	if apierrors.IsNotFound(err) {
+		b.Endpoints, err = nil, nil
+	}
+	if err == nil {
+		var list discoveryv1.EndpointSliceList
+		err = getJSON(ctx, client.Get().AbsPath("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices").
+			Param("labelSelector", discoveryv1.LabelServiceName+"="+KubernetesService), &list)
+		b.Slices = list.Items
+	}
+	b.ObjectsUnseen = whyUnseen(err)
+	for _, name := range systemNamespaces {
+		switch err := getJSON(ctx, client.Get().AbsPath("/api/v1/namespaces/"+name), new(metav1.PartialObjectMetadata)); {
+		case err == nil:
+			b.Namespaces = append(b.Namespaces, name)
+		case !apierrors.IsNotFound(err):
+			b.NamespacesUnseen = whyUnseen(err)
+		}
+	}
+	return b
+}
+
+// whyUnseen returns the message of an error, "" for none.
+func whyUnseen(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
 
 // getSystem returns the UID of the Namespace kube-system.
 func getSystem(ctx context.Context, client rest.Interface) (types.UID, error) {
 	var system metav1.PartialObjectMetadata
-	text, err := client.Get().AbsPath("/api/v1/namespaces/"+metav1.NamespaceSystem).SetHeader("Accept", "application/json").DoRaw(ctx)
-	if err == nil {
-		err = json.Unmarshal(text, &system)
-	}
+	err := getJSON(ctx, client.Get().AbsPath("/api/v1/namespaces/"+metav1.NamespaceSystem), &system)
 	return system.UID, err
 }
 
-// readMetrics returns the server's counts of node ports; nil if the user may not read them or the server has not set them.
+// getJSON performs a request for JSON within [apiPageTimeout], and decodes the answer.
+func getJSON(ctx context.Context, request *rest.Request, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, apiPageTimeout)
+	defer cancel()
+	text, err := request.SetHeader("Accept", "application/json").DoRaw(ctx)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, answer)
+}
+
+// readMetrics returns the server's counts of node ports; nil if the user may not read them or the server has not set
+// them.
 func readMetrics(ctx context.Context, client rest.Interface) *NodePortCounts {
 	ctx, cancel := context.WithTimeout(ctx, apiPageTimeout)
 	defer cancel()
@@ -285,8 +321,8 @@ type apiReader struct {
 	// version is the resource version of the first answer, revision the same as a number.
 	version  string
 	revision int64
-	// done counts the objects that were read; lists is the number of lists from the present one on, all of which are taken to
-	// have the same length.
+	// done counts the objects that were read; lists is the number of lists from the present one on, all of which are
+	// taken to have the same length.
 	done, lists int64
 }
 

@@ -58,7 +58,8 @@ func failure(code int, reason metav1.StatusReason) (int, any) {
 	}
 }
 
-// TestReadAPIPages reads lists in pages, all at the version of the first one, from a server that has the older API group.
+// TestReadAPIPages reads lists in pages, all at the version of the first one, from a server that has the older API
+// group.
 func TestReadAPIPages(t *testing.T) {
 	var asked []string
 	config := fakeAPI(t, func(path string, query url.Values) (int, any) {

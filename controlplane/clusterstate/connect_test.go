@@ -148,20 +148,9 @@ func TestReadEtcdStopped(t *testing.T) {
 func TestConnectAuth(t *testing.T) {
 	e := etcdtest.Start(t, "")
 	c, ctx := e.Client(), t.Context()
-	must := func(_ any, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	must(c.UserAdd(ctx, "root", "secret"))
-	must(c.UserGrantRole(ctx, "root", "root"))
-	must(c.UserAdd(ctx, "auditor", "look"))
-	must(c.RoleAdd(ctx, "auditor"))
-	must(c.RoleGrantPermission(ctx, "auditor", "/registry/", clientv3.GetPrefixRangeEnd("/registry/"), clientv3.PermissionType(clientv3.PermRead)))
-	must(c.UserGrantRole(ctx, "auditor", "auditor"))
-	must(c.UserAdd(ctx, "guest", "guest"))
-	must(c.AuthEnable(ctx))
+	etcdtest.AddUser(t, c, "auditor", "look", clientv3.PermissionType(clientv3.PermRead), "/registry/")
+	etcdtest.AddUser(t, c, "guest", "guest", clientv3.PermissionType(clientv3.PermRead))
+	etcdtest.EnableAuth(t, c, "secret")
 
 	connect := func(user, password string) (*clientv3.Client, error) {
 		client, err := clusterstate.Connect(ctx, clusterstate.ConnectOptions{Endpoints: e.Endpoints(), User: user, Password: password})

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -144,14 +145,27 @@ func (s *State) EncodeServiceCIDR(o *networkingv1.ServiceCIDR) ([]byte, error) {
 	return s.encode(serviceCIDRKind, o)
 }
 
+// EncodeEndpoints returns the value that a server stores for an object.
+func EncodeEndpoints(o *corev1.Endpoints) ([]byte, error) {
+	return encode(endpointsKind.versions[0], endpointsKind, o)
+}
+
+// EncodeEndpointSlice does the same for an EndpointSlice.
+func EncodeEndpointSlice(o *discoveryv1.EndpointSlice) ([]byte, error) {
+	return encode(endpointSliceKind.versions[0], endpointSliceKind, o)
+}
+
 func (s *State) encode(k kind, o interface{ Marshal() ([]byte, error) }) ([]byte, error) {
+	if s.UpgradedAt == 0 {
+		return encode(k.versions[1], k, o)
+	}
+	return encode(k.versions[0], k, o)
+}
+
+func encode(version string, k kind, o interface{ Marshal() ([]byte, error) }) ([]byte, error) {
 	raw, err := o.Marshal()
 	if err != nil {
 		return nil, err
-	}
-	version := k.versions[0]
-	if s.UpgradedAt == 0 {
-		version = k.versions[1]
 	}
 	envelope := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: version, Kind: k.name}, Raw: raw}
 	value, err := envelope.Marshal()

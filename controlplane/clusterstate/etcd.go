@@ -51,6 +51,9 @@ func readEtcd(ctx context.Context, client *clientv3.Client, o Options) (*State, 
 		for first := true; ; first = false {
 			page, err := readPage(ctx, client, from,
 				clientv3.WithRange(end), clientv3.WithRev(s.Revision), clientv3.WithLimit(pageSize))
+			if p.bootstrap != nil && s.Bootstrap.refused(*p.bootstrap, prefix, err) {
+				break
+			}
 			if err != nil {
 				return nil, fmt.Errorf("read %s: %w", prefix, err)
 			}
@@ -75,6 +78,9 @@ func readEtcd(ctx context.Context, client *clientv3.Client, o Options) (*State, 
 			}
 			from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
 		}
+	}
+	if s.Bootstrap != nil && !s.Kine {
+		return s, s.Bootstrap.readLeaseStates(ctx, client)
 	}
 	return s, nil
 }
@@ -108,7 +114,8 @@ func explain(ctx context.Context, err error) error {
 	return err
 }
 
-// isHTTP reports whether the error is gRPC's about an answer that is not gRPC. Its code depends on the status of the answer.
+// isHTTP reports whether the error is gRPC's about an answer that is not gRPC. Its code depends on the status of the
+// answer.
 func isHTTP(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "unexpected HTTP status code received from server") || strings.Contains(text, "received unexpected content-type")

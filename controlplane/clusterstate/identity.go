@@ -18,11 +18,12 @@ import (
 
 // Identity tells a cluster from others. A file that was made for one cluster has it, so that it is refused by others.
 type Identity struct {
-	// UID is that of the Namespace kube-system. A cluster has it for life, and takes it along into a restored etcd. It is empty if there
-	// is no such Namespace, or it cannot be read.
+	// UID is that of the Namespace kube-system. A cluster has it for life, and takes it along into a restored etcd. It
+	// is empty if there is no such Namespace, or it cannot be read.
 	UID types.UID `json:"kubeSystemUID"`
-	// Etcd is the id of the etcd cluster; 0 for kine, and where no running etcd was read. It depends on the addresses of the first members
-	// and on a token that is usually the same (etcd, server/etcdserver/api/membership/cluster.go), so two clusters can have one id.
+	// Etcd is the id of the etcd cluster; 0 for kine, and where no running etcd was read. It depends on the addresses
+	// of the first members and on a token that is usually the same (etcd, server/etcdserver/api/membership/cluster.go),
+	// so two clusters can have one id.
 	Etcd EtcdID `json:"etcdClusterID"`
 	// Prefix is kube-apiserver's --etcd-prefix, absolute.
 	Prefix string `json:"prefix"`
@@ -55,6 +56,8 @@ func (i Identity) UIDText() string {
 // Differs says in which respect this is not the same cluster as another one; "" if it is.
 func (i Identity) Differs(other Identity) string {
 	switch {
+	case i.UID != "" && other.UID == "" && i.Prefix != other.Prefix: // nothing is below the other one, maybe
+		return fmt.Sprintf("its --prefix is %s, not %s", i.Prefix, other.Prefix)
 	case i.UID != other.UID:
 		return fmt.Sprintf("the UID of its Namespace kube-system is %s, not %s", i.UIDText(), other.UIDText())
 	case i.Etcd != other.Etcd:
@@ -68,8 +71,8 @@ func (i Identity) Differs(other Identity) string {
 // ErrOtherCluster: an API server and an etcd are of two clusters.
 var ErrOtherCluster = errors.New("the API server and etcd are of different clusters")
 
-// CheckSameCluster compares the Namespace kube-system of an API server with the one in etcd below a prefix: of another cluster the
-// error is ErrOtherCluster. In a new cluster both have none. One that is encrypted at rest is not compared.
+// CheckSameCluster compares the Namespace kube-system of an API server with the one in etcd below a prefix: of another
+// cluster the error is ErrOtherCluster. In a new cluster both have none. One that is encrypted at rest is not compared.
 func CheckSameCluster(ctx context.Context, api rest.Interface, client *clientv3.Client, prefix string) error {
 	ctx, cancel := context.WithTimeout(ctx, apiPageTimeout)
 	defer cancel()
@@ -96,7 +99,8 @@ func CheckSameCluster(ctx context.Context, api rest.Interface, client *clientv3.
 	return nil
 }
 
-// absolute returns a prefix of keys as kube-apiserver makes it absolute, without a slash at its end; of "" [DefaultPrefix].
+// absolute returns a prefix of keys as kube-apiserver makes it absolute, without a slash at its end; of ""
+// [DefaultPrefix].
 func absolute(prefix string) string {
 	if prefix == "" {
 		prefix = DefaultPrefix

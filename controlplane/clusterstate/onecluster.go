@@ -19,8 +19,8 @@ const statusTimeout = 2 * time.Second
 // errOtherCluster: the endpoints are members of more than one etcd cluster.
 var errOtherCluster = errors.New("the endpoints belong to different etcd clusters; name the members of one cluster")
 
-// oneCluster refuses the answers of all etcd clusters but the one that answered first. A client spreads its requests over its
-// endpoints, so members of two clusters would mix the Services of one with the ranges of the other.
+// oneCluster refuses the answers of all etcd clusters but the one that answered first. A client spreads its requests
+// over its endpoints, so members of two clusters would mix the Services of one with the ranges of the other.
 type oneCluster struct{ id atomic.Uint64 }
 
 func (o *oneCluster) check(answer any) error {

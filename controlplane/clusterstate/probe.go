@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/rest"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiclient"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -27,8 +28,8 @@ const (
 	portsPerProbe = 100
 )
 
-// How the allocator of node ports refuses a port (pkg/registry/core/service/portallocator). In a dry run only a server with
-// Rangekeeper inside refuses one outside its range.
+// How the allocator of node ports refuses a port (pkg/registry/core/service/portallocator). In a dry run only a server
+// with Rangekeeper inside refuses one outside its range.
 const (
 	allocatedPort = "provided port is already allocated"
 	outsidePort   = "provided port is not in the valid range"
@@ -42,13 +43,13 @@ const noRight = "cannot create resource"
 
 // ProbeOptions of [ProbeNodePorts].
 type ProbeOptions struct {
-	// Range returns the range of node ports, or an error if the state says too little about it. In a dry run a stock server
-	// accepts ports outside its own.
+	// Range returns the range of node ports, or an error if the state says too little about it. In a dry run a stock
+	// server accepts ports outside its own.
 	Range func(*State) (rangekeeper.Range, error)
 	// Namespace is where the Services would be created; it must exist.
 	Namespace string
-	// Wait is the time between two looks at the same port, longer than a creation of a Service may take. For a stock server
-	// StockWait takes its place, longer than the interval of its repair.
+	// Wait is the time between two looks at the same port, longer than a creation of a Service may take. For a stock
+	// server StockWait takes its place, longer than the interval of its repair.
 	Wait, StockWait time.Duration
 	// Progress is as in [Options], in ports.
 	Progress func(done, total int64)
@@ -56,17 +57,17 @@ type ProbeOptions struct {
 	Log func(string)
 }
 
-// ProbeNodePorts finds node ports that are recorded as allocated though no Service uses them: those for which an API server
-// refuses the creation of a Service, twice with a time between. The creations are dry runs, so nothing is written. It
-// returns the state after the second look, with [Unseen.RecordedNodePorts].
+// ProbeNodePorts finds node ports that are recorded as allocated though no Service uses them: those for which an API
+// server refuses the creation of a Service, twice with a time between. The creations are dry runs, so nothing is
+// written. It returns the state after the second look, with [Unseen.RecordedNodePorts].
 //
-// A stock server sees the bitmap as it was at its own last write of it; its repair writes it every three minutes. So it refuses
-// ports that other servers have released, and accepts some that they have allocated: a repair must come between the two looks, and a
-// port of a Service is probed, too. With Rangekeeper inside a server sees the present bitmap.
+// A stock server sees the bitmap as it was at its own last write of it; its repair writes it every three minutes. So it
+// refuses ports that other servers have released, and accepts some that they have allocated: a repair must come between
+// the two looks, and a port of a Service is probed, too. With Rangekeeper inside a server sees the present bitmap.
 func ProbeNodePorts(ctx context.Context, config *rest.Config, read func() (*State, error), o ProbeOptions) (*State, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst, config.WarningHandler = probeQPS, 1, rest.NoWarnings{}
-	client, err := restClient(config)
+	client, err := apiclient.Plain(config)
 	if err != nil {
 		return nil, err
 	}
@@ -188,8 +189,8 @@ func (p *probe) refused(ports []uint16) (refused []uint16, err error) {
 	return refused, nil
 }
 
-// seesAll reports whether Rangekeeper is inside the server, by a port outside the range. If there is none, the server counts as a
-// stock one.
+// seesAll reports whether Rangekeeper is inside the server, by a port outside the range. If there is none, the server
+// counts as a stock one.
 func (p *probe) seesAll(ports rangekeeper.Range) (bool, error) {
 	for port := uint16(1); port != 0; port++ {
 		if _, in := ports.OffsetOf(rangekeeper.PortValue(port)); in {

@@ -19,8 +19,8 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// TestProbeRefused has a server refuse the creation of a Service for something else than an allocated port, in the words of
-// kube-apiserver 1.37.
+// TestProbeRefused has a server refuse the creation of a Service for something else than an allocated port, in the
+// words of kube-apiserver 1.37.
 func TestProbeRefused(t *testing.T) {
 	services := schema.GroupResource{Resource: "services"}
 	forbidden := func(name, why string) *apierrors.StatusError {
@@ -71,8 +71,8 @@ func TestProbeRefused(t *testing.T) {
 	}
 }
 
-// TestProbeWaits asks servers that see a port as recorded at both looks, or at the first one only, as a stock server does after
-// another one has released it.
+// TestProbeWaits asks servers that see a port as recorded at both looks, or at the first one only, as a stock server
+// does after another one has released it.
 func TestProbeWaits(t *testing.T) {
 	for name, c := range map[string]struct {
 		stock bool

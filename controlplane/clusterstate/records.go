@@ -39,8 +39,8 @@ func recordsOf(objects int, hasBitmap bool) rangekeeper.ClusterIPRecords {
 	return rangekeeper.ClusterIPRecordsOf(objects, bitmap)
 }
 
-// ReadClusterIPRecords asks an etcd where its cluster records ClusterIPs; prefix as of [RangeKey]. It reads a few keys, whatever
-// the size of the cluster. The error wraps [ErrUnreachable] if etcd does not answer.
+// ReadClusterIPRecords asks an etcd where its cluster records ClusterIPs; prefix as of [RangeKey]. It reads a few keys,
+// whatever the size of the cluster. The error wraps [ErrUnreachable] if etcd does not answer.
 func ReadClusterIPRecords(ctx context.Context, client *clientv3.Client, prefix string) (rangekeeper.ClusterIPRecords, error) {
 	p := Options{Prefix: prefix}.prefixes()
 	count := func(key string, options ...clientv3.OpOption) (int, error) {
@@ -68,8 +68,8 @@ func ReadClusterIPRecords(ctx context.Context, client *clientv3.Client, prefix s
 	return recordsOf(objects, bitmaps > 0), nil
 }
 
-// ReadDefaultServiceCIDR returns the ranges of ClusterIPs that the kube-apiservers of a cluster with IPAddress objects are configured
-// with, as its ServiceCIDR kubernetes has them; nil if there is none. prefix as of [RangeKey].
+// ReadDefaultServiceCIDR returns the ranges of ClusterIPs that the kube-apiservers of a cluster with IPAddress objects
+// are configured with, as its ServiceCIDR kubernetes has them; nil if there is none. prefix as of [RangeKey].
 func ReadDefaultServiceCIDR(ctx context.Context, client *clientv3.Client, prefix string) ([]string, error) {
 	key := Options{Prefix: prefix}.prefixes().serviceCIDRs + DefaultServiceCIDR
 	page, err := readPage(ctx, client, key)

@@ -18,12 +18,12 @@ var ErrOtherList = errors.New("the API server's list of Services is not what etc
 // keyPageSize is the number of keys without values in an answer: some 200 bytes each.
 const keyPageSize = 5000
 
-// CheckServices compares an API server's list of Services, and its revision, with the keys of Services in etcd at that revision.
-// It reads no values, so that Services may be encrypted at rest.
+// CheckServices compares an API server's list of Services, and its revision, with the keys of Services in etcd at that
+// revision. It reads no values, so that Services may be encrypted at rest.
 //
-// An API server answers a list from its watch cache. After etcd was restored from a backup under the running server, the
-// cache has Services that etcd does not have and misses others, until the server restarts: though the list has a current
-// revision. Then the error is ErrOtherList, with the number of both.
+// An API server answers a list from its watch cache. After etcd was restored from a backup under the running server,
+// the cache has Services that etcd does not have and misses others, until the server restarts: though the list has a
+// current revision. Then the error is ErrOtherList, with the number of both.
 func CheckServices(ctx context.Context, client *clientv3.Client, prefix string, services []*corev1.Service, revision int64) error {
 	listed := make(map[string]string, len(services))
 	for _, service := range services {

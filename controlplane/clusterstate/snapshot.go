@@ -28,5 +28,13 @@ func ReadSnapshotFile(ctx context.Context, path string, o Options) (*State, erro
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}
+	if s.Bootstrap == nil {
+		return s, nil
+	}
+	granted, err := f.Leases()
+	if err != nil {
+		return nil, err
+	}
+	s.Bootstrap.setGranted(granted)
 	return s, nil
 }

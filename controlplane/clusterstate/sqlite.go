@@ -13,20 +13,20 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// kine keeps each revision of a key as a row: id is the revision, deleted marks a deletion, and create_revision is 0 in the
-// row that creates the key.
+// kine keeps each revision of a key as a row: id is the revision, deleted marks a deletion, and create_revision is 0 in
+// the row that creates the key.
 const (
 	kineTables   = `SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'kine'`
 	kineRevision = `SELECT COALESCE(MAX(id), 0) FROM kine`
-	kineLatest   = `SELECT id, name, CASE WHEN created THEN id ELSE create_revision END, value
+	kineLatest   = `SELECT id, name, CASE WHEN created THEN id ELSE create_revision END, value, COALESCE(lease, 0)
 FROM kine JOIN (SELECT MAX(id) AS id FROM kine WHERE name >= ? AND name < ? GROUP BY name) USING (id)
 WHERE deleted = 0 ORDER BY name`
 )
 
-// ReadSQLite reads the state from the SQLite database of kine, in which k3s keeps a cluster, at its newest revision. The
-// database may be in use, and is never written to. A write-ahead log beside it (-wal) is a part of it, for which SQLite may
-// create an index (-shm). Errors name the file and, where it is about one, the key. The program imports the driver "sqlite", which
-// is that of modernc.org/sqlite.
+// ReadSQLite reads the state from the SQLite database of kine, in which k3s keeps a cluster, at its newest revision.
+// The database may be in use, and is never written to. A write-ahead log beside it (-wal) is a part of it, for which
+// SQLite may create an index (-shm). Errors name the file and, where it is about one, the key. The program imports the
+// driver "sqlite", which is that of modernc.org/sqlite.
 func ReadSQLite(ctx context.Context, path string, o Options) (*State, error) {
 	s, err := readSQLite(ctx, path, o.prefixes())
 	if err != nil {
@@ -95,8 +95,8 @@ func sqliteName(path string) (string, error) {
 		return "", err
 	}
 	parameters := url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(10000)"}}
-	// Without a log (-wal) and its index (-shm) the file is a complete copy that nobody writes. It may lie where SQLite cannot
-	// create an index, which it would do otherwise.
+	// Without a log (-wal) and its index (-shm) the file is a complete copy that nobody writes. It may lie where SQLite
+	// cannot create an index, which it would do otherwise.
 	log, err := os.Stat(path + "-wal")
 	noLog := errors.Is(err, os.ErrNotExist) || err == nil && log.Size() == 0
 	if _, err := os.Stat(path + "-shm"); noLog && errors.Is(err, os.ErrNotExist) {
@@ -115,7 +115,7 @@ func (s *State) addRows(ctx context.Context, tx *sql.Tx, p prefixes, prefix stri
 	for rows.Next() {
 		var kv mvccpb.KeyValue
 		var key string
-		if err := rows.Scan(&kv.ModRevision, &key, &kv.CreateRevision, &kv.Value); err != nil {
+		if err := rows.Scan(&kv.ModRevision, &key, &kv.CreateRevision, &kv.Value, &kv.Lease); err != nil {
 			return err
 		}
 		kv.Key = []byte(key)

@@ -33,6 +33,8 @@ type Options struct {
 	Progress func(done, total int64)
 	// Upgrade asks for [State.Upgrade], too.
 	Upgrade bool
+	// Bootstrap asks for [State.Bootstrap], too.
+	Bootstrap bool
 	// Revision is the one to read of a running etcd; 0 for the newest.
 	Revision int64
 }
@@ -57,7 +59,8 @@ type State struct {
 	Unseen *Unseen
 	// Services are the Services of all namespaces and types.
 	Services []corev1.Service
-	// CreateRevisions are those of the keys of Services, in the same order; empty over the Kubernetes API, which does not serve them.
+	// CreateRevisions are those of the keys of Services, in the same order; empty over the Kubernetes API, which does
+	// not serve them.
 	CreateRevisions []int64
 	// IPAddresses and ServiceCIDRs are empty on clusters that keep ClusterIPs in
 	// a bitmap only; v1beta1 objects are converted to v1.
@@ -69,8 +72,9 @@ type State struct {
 	// if there is none: servers of Kubernetes 1.34 and later register it at their
 	// start, and older ones remove it.
 	UpgradedAt int64
-	// Upgrade is nil unless the options ask for it.
-	Upgrade *Upgrade
+	// Upgrade and Bootstrap are nil unless the options ask for them.
+	Upgrade   *Upgrade
+	Bootstrap *Bootstrap
 }
 
 // Upgrade is what else an upgrade depends on.
@@ -108,6 +112,8 @@ type prefixes struct {
 	ranges, services, ipAddresses, serviceCIDRs string
 	// apiService and system, the Namespace kube-system, are whole keys.
 	apiService, system string
+	// bootstrap is nil unless it is asked for.
+	bootstrap *bootstrapPrefixes
 	// Empty unless an upgrade asks for them.
 	validating, mutating                         string
 	validatingPolicies, validatingPolicyBindings string
@@ -125,6 +131,10 @@ func (o Options) prefixes() prefixes {
 		apiService:   p + "/apiregistration.k8s.io/apiservices/v1.resource.k8s.io",
 		system:       p + "/namespaces/" + metav1.NamespaceSystem,
 	}
+	if o.Bootstrap {
+		of := newBootstrapPrefixes(p)
+		all.bootstrap = &of
+	}
 	if o.Upgrade {
 		all.validating, all.mutating = p+"/validatingwebhookconfigurations/", p+"/mutatingwebhookconfigurations/"
 		all.validatingPolicies, all.validatingPolicyBindings = p+"/validatingadmissionpolicies/", p+"/validatingadmissionpolicybindings/"
@@ -139,6 +149,9 @@ func (p prefixes) state() *State {
 	if p.validating != "" {
 		s.Upgrade = new(Upgrade)
 	}
+	if p.bootstrap != nil {
+		s.Bootstrap = new(Bootstrap)
+	}
 	return s
 }
 
@@ -152,12 +165,25 @@ func ServiceKeys(prefix string) string { return Options{Prefix: prefix}.prefixes
 // IPAddressKeys returns the prefix of the keys of IPAddress objects; prefix as of RangeKey.
 func IPAddressKeys(prefix string) string { return Options{Prefix: prefix}.prefixes().ipAddresses }
 
+// EndpointsKey returns the key of the Endpoints of the Service kubernetes.
+func (s *State) EndpointsKey() string {
+	return newBootstrapPrefixes(absolute(s.Identity.Prefix)).endpoints
+}
+
+// EndpointSliceKey returns the key of an EndpointSlice of its namespace.
+func (s *State) EndpointSliceKey(name string) string {
+	return newBootstrapPrefixes(absolute(s.Identity.Prefix)).slices + name
+}
+
 func (p prefixes) all() []string {
-	all := []string{p.ranges, p.services, p.ipAddresses, p.serviceCIDRs, p.apiService, p.system}
+	all := []string{p.ranges, p.services, p.ipAddresses, p.serviceCIDRs, p.apiService}
 	if p.validating != "" {
 		all = append(all, p.validating, p.mutating, p.validatingPolicies, p.validatingPolicyBindings, p.mutatingPolicies, p.mutatingPolicyBindings)
 	}
-	return all
+	if p.bootstrap != nil {
+		return append(all, p.bootstrap.all()...) // has the Namespace kube-system
+	}
+	return append(all, p.system)
 }
 
 func (p prefixes) want(key []byte) bool {
@@ -174,6 +200,12 @@ func (s *State) add(p prefixes, kv *mvccpb.KeyValue) error {
 	key := string(kv.Key)
 	if key == p.system {
 		s.Identity.UID = systemUID(kv.Value)
+	}
+	if p.bootstrap != nil && p.bootstrap.has(key) {
+		s.Bootstrap.add(*p.bootstrap, kv)
+		return nil
+	}
+	if key == p.system {
 		return nil
 	}
 	if err := checkEncryption(kv.Value); err != nil {
@@ -235,8 +267,8 @@ func decode[T any, P object[T]](s *State, list *[]T, prefix string, kv *mvccpb.K
 	return true
 }
 
-// checkKey refuses an object that names another key than its own: an API server finds it by its key and shows it by its name, so
-// that a change by the name would be one of another object.
+// checkKey refuses an object that names another key than its own: an API server finds it by its key and shows it by its
+// name, so that a change by the name would be one of another object.
 func checkKey(o metav1.Object, key string) error {
 	if name := qualified(o); name != key {
 		return fmt.Errorf("its name %q is not that of its key", name)

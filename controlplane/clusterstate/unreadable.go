@@ -15,8 +15,8 @@ type Unreadable struct {
 	Problem string
 }
 
-// UnreadableError says that a state has objects that cannot be decoded: nothing may be written on the strength of it, as they may
-// use or record any value.
+// UnreadableError says that a state has objects that cannot be decoded: nothing may be written on the strength of it,
+// as they may use or record any value.
 type UnreadableError struct{ Objects []Unreadable }
 
 func (e *UnreadableError) Error() string {

@@ -17,10 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/bootstrap"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
@@ -40,8 +38,8 @@ type Config struct {
 	ClusterIPRanges []rangekeeper.Range
 	// NodePortRange is the range of node ports.
 	NodePortRange rangekeeper.Range
-	// ReplaceRanges are the names of stored ranges that are replaced by the configured ones once, though Services need them:
-	// see rangekeeper.ReplaceOnce. The others are kept then.
+	// ReplaceRanges are the names of stored ranges that are replaced by the configured ones once, though Services need
+	// them: see rangekeeper.ReplaceOnce. The others are kept then.
 	ReplaceRanges []string
 	// Bootstrap is the rest; its ServiceClusterIPRange is taken from ClusterIPRanges.
 	Bootstrap bootstrap.Config
@@ -58,12 +56,15 @@ type Config struct {
 // Controller is the bootstrap controller of one server.
 type Controller struct {
 	config    Config
-	client    *kubernetes.Clientset
+	client    *client
 	bootstrap *bootstrap.Controller
-	events    events.EventBroadcaster
+	events    record.EventBroadcaster
 	closers   []func(context.Context) error
 	health    []func() error
 	repairers map[string]*repairer
+	// primary is the first range of ClusterIPs, services the list for its repairs.
+	primary  *etcdstore.Store
+	services repaircontroller.ListServices
 	// records is where ClusterIPs were recorded at the last check; nil before the first.
 	records atomic.Pointer[rangekeeper.ClusterIPRecords]
 }
@@ -128,13 +129,13 @@ func New(config Config) (*Controller, error) {
 	config.API = rest.CopyConfig(config.API)
 	config.API.QPS = -1                           // the API server limits requests itself
 	config.API.WarningHandler = rest.NoWarnings{} // of the API server about Endpoints, which have to be kept nevertheless
-	client, err := kubernetes.NewForConfig(config.API)
+	api, err := newClient(config.API)
 	if err != nil {
 		return nil, fmt.Errorf("API server: %w", err)
 	}
 	c := &Controller{
-		config: config, client: client, repairers: map[string]*repairer{},
-		events: events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()}),
+		config: config, client: api, repairers: map[string]*repairer{},
+		events: record.NewBroadcaster(),
 	}
 	if err := c.addRepairs(); err != nil {
 		return nil, errors.Join(err, c.close())
@@ -142,7 +143,7 @@ func New(config Config) (*Controller, error) {
 	config.Bootstrap.ServiceClusterIPRange = config.ClusterIPRanges[0].String()
 	c.bootstrap, err = bootstrap.New(config.Bootstrap, bootstrap.Server{
 		API: config.API, Etcd: config.Etcd, Started: config.Started, Log: config.Log, DryRun: config.DryRun,
-		RepairClusterIPs: c.repairClusterIPs, RepairNodePorts: c.repairNodePorts,
+		RepairClusterIPs: c.repairClusterIPs, RepairNodePorts: c.repairNodePorts, FreeServiceIP: c.freeServiceIP,
 	})
 	if err != nil {
 		return nil, errors.Join(err, c.close())
@@ -152,7 +153,7 @@ func New(config Config) (*Controller, error) {
 
 // addRepairs opens the ranges and makes the two repairers.
 func (c *Controller) addRepairs() error {
-	services := c.provenServices()
+	c.services = c.provenServices()
 	metrics := repaircontroller.NewMetrics()
 	if err := c.config.Metrics.Register(metrics); err != nil {
 		return err
@@ -162,6 +163,9 @@ func (c *Controller) addRepairs() error {
 		store, err := open(c, ClusterIPRangeNames[i], values)
 		if err != nil {
 			return err
+		}
+		if i == 0 {
+			c.primary = store
 		}
 		addresses = append(addresses, store)
 	}
@@ -178,8 +182,8 @@ func (c *Controller) addRepairs() error {
 		{repaircontroller.NodePorts, []repair.Range{ports}, []string{clusterstate.ServiceNodePorts}},
 	} {
 		passes, err := repaircontroller.New(repaircontroller.Config{
-			Controller: of.controller, Ranges: of.ranges, Names: of.names, Services: services, SameEtcd: true,
-			Recorder: c.events.NewRecorder(scheme.Scheme, of.controller.Name), Metrics: metrics,
+			Controller: of.controller, Ranges: of.ranges, Names: of.names, Services: c.services, SameEtcd: true,
+			Recorder: newEventRecorder(c.events, c.client.scheme, of.controller.Name), Metrics: metrics,
 			Interval: c.config.Bootstrap.Periods.Repairs, DryRun: c.config.DryRun,
 		})
 		if err != nil {
@@ -193,10 +197,11 @@ func (c *Controller) addRepairs() error {
 	return nil
 }
 
-// provenServices lists Services over the API server, and compares the list with etcd: the watch cache of an API server that ran
-// while etcd was restored is wrong, and a repair by it would free values of Services. Health reports a wrong list.
+// provenServices lists Services over the API server, and compares the list with etcd: the watch cache of an API server
+// that ran while etcd was restored is wrong, and a repair by it would free values of Services. Health reports a wrong
+// list.
 func (c *Controller) provenServices() repaircontroller.ListServices {
-	list := repaircontroller.APIServices(c.client.CoreV1().Services(""))
+	list := repaircontroller.APIServices(c.client.services())
 	wrong := new(lastError)
 	c.health = append(c.health, wrong.get)
 	return func(ctx context.Context, at int64) ([]*corev1.Service, int64, error) {
@@ -223,7 +228,7 @@ func open(c *Controller, name string, values rangekeeper.Range) (*etcdstore.Stor
 	}
 	store, err := etcdstore.Open(etcdstore.Config{
 		Client: c.config.Etcd, Key: clusterstate.RangeKey(prefix, name), Range: values,
-		Strategy: rangekeeper.DynamicBandFirst, Replace: replace, Grace: 2 * c.config.Bootstrap.Periods.Repairs,
+		Services: clusterstate.ServiceKeys(prefix), Strategy: rangekeeper.DynamicBandFirst, Replace: replace, Grace: 2 * c.config.Bootstrap.Periods.Repairs,
 		Replaced: func(err error) { c.config.Log.Error("a committer failed and is replaced", "error", err) },
 		Restored: func() {
 			c.config.Log.Error("etcd was restored; restart the API server if it ran meanwhile", "range", name)
@@ -252,17 +257,13 @@ func (c *Controller) Health() error {
 	return errors.Join(errs...)
 }
 
-// Run works until the context is done, and then stops in order; see [bootstrap.Controller.Run]. It begins when the API server answers.
-// With the etcd of another cluster the error is [clusterstate.ErrOtherCluster], and nothing is written.
+// Run works until the context is done, and then stops in order; see [bootstrap.Controller.Run]. It begins when the API
+// server answers. With the etcd of another cluster the error is [clusterstate.ErrOtherCluster], and nothing is written.
 func (c *Controller) Run(ctx context.Context) error {
 	if err := c.awaitSameCluster(ctx); err != nil || ctx.Err() != nil {
 		return errors.Join(err, c.close())
 	}
-	working, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	if err := c.events.StartRecordingToSinkWithContext(working); err != nil {
-		return err
-	}
+	c.events.StartRecordingToSink(eventSink{c.client})
 	defer c.events.Shutdown()
 	return errors.Join(c.bootstrap.Run(ctx), c.close())
 }
@@ -270,7 +271,7 @@ func (c *Controller) Run(ctx context.Context) error {
 // awaitSameCluster returns once the API server and etcd are known to be of one cluster, or of two, or ctx is done.
 func (c *Controller) awaitSameCluster(ctx context.Context) error {
 	for logged := ""; ; {
-		err := clusterstate.CheckSameCluster(ctx, c.client.CoreV1().RESTClient(), c.config.Etcd, c.config.Bootstrap.EtcdPrefix)
+		err := clusterstate.CheckSameCluster(ctx, c.client, c.config.Etcd, c.config.Bootstrap.EtcdPrefix)
 		if err == nil || errors.Is(err, clusterstate.ErrOtherCluster) {
 			return err
 		}
@@ -301,8 +302,8 @@ func (c *Controller) repairNodePorts(ctx context.Context) error {
 }
 
 // repairClusterIPs leaves ClusterIPs alone that are IPAddress objects: the API server repairs those, and nobody reads a
-// bitmap of them. Nothing is done either while a server starts that has created no object yet. It looks each time, as the server
-// may be another release by then.
+// bitmap of them. Nothing is done either while a server starts that has created no object yet. It looks each time, as
+// the server may be another release by then.
 func (c *Controller) repairClusterIPs(ctx context.Context) error {
 	records, err := c.clusterIPRecords(ctx)
 	if err != nil {
@@ -317,8 +318,30 @@ func (c *Controller) repairClusterIPs(ctx context.Context) error {
 	return c.compareServiceCIDR(ctx)
 }
 
-// compareServiceCIDR has Health report that the API servers have other ranges of ClusterIPs than this controller, and logs it when that
-// begins or changes. Nobody reads the bitmap of its own range any more, which would say so.
+// freeServiceIP frees the address of the Service kubernetes, which is lost, where ClusterIPs are recorded.
+func (c *Controller) freeServiceIP(ctx context.Context, address string) error {
+	value, err := rangekeeper.ParseValue(address)
+	if err != nil {
+		return err
+	}
+	records, err := c.clusterIPRecords(ctx)
+	if err != nil {
+		return err
+	}
+	c.config.Log.InfoContext(ctx, "the Service kubernetes is lost, and its address counts as allocated: freeing it", "address", address)
+	if records == rangekeeper.RecordsInObjects {
+		err = repaircontroller.CheckUnused(ctx, c.services, 0, value)
+	} else {
+		err = repaircontroller.Free(ctx, c.primary, c.services, value)
+	}
+	if err == nil && records.HasObjects() {
+		err = clusterstate.DeleteLostIPAddress(ctx, c.config.Etcd, c.config.Bootstrap.EtcdPrefix, address, "default/kubernetes")
+	}
+	return err
+}
+
+// compareServiceCIDR has Health report that the API servers have other ranges of ClusterIPs than this controller, and
+// logs it when that begins or changes. Nobody reads the bitmap of its own range any more, which would say so.
 func (c *Controller) compareServiceCIDR(ctx context.Context) error {
 	stored, err := clusterstate.ReadDefaultServiceCIDR(ctx, c.config.Etcd, c.config.Bootstrap.EtcdPrefix)
 	if err != nil {
@@ -339,8 +362,9 @@ func (c *Controller) compareServiceCIDR(ctx context.Context) error {
 	return nil
 }
 
-// clusterIPRecords says where ClusterIPs are recorded. Objects that an API server does not serve do not count: a downgrade has left
-// them. One that serves them creates a ServiceCIDR when it starts, unless MultiCIDRServiceAllocator is off, and then it has a bitmap.
+// clusterIPRecords says where ClusterIPs are recorded. Objects that an API server does not serve do not count: a
+// downgrade has left them. One that serves them creates a ServiceCIDR when it starts, unless MultiCIDRServiceAllocator
+// is off, and then it has a bitmap.
 func (c *Controller) clusterIPRecords(ctx context.Context) (rangekeeper.ClusterIPRecords, error) {
 	isServed, err := c.servesIPAddresses(ctx)
 	switch {
@@ -357,7 +381,7 @@ func (c *Controller) servesIPAddresses(ctx context.Context) (bool, error) {
 	for _, version := range []string{"v1", "v1beta1"} {
 		path := "/apis/networking.k8s.io/" + version
 		list := new(metav1.APIResourceList)
-		err := c.client.Discovery().RESTClient().Get().AbsPath(path).Do(ctx).Into(list)
+		err := c.client.Get().AbsPath(path).Do(ctx).Into(list)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
@@ -415,7 +439,8 @@ func (c *Controller) reportReplaced(ctx context.Context, of repaircontroller.Con
 	}
 }
 
-// reportKept has Health report ranges that are kept though others are configured, and logs it when that begins or changes.
+// reportKept has Health report ranges that are kept though others are configured, and logs it when that begins or
+// changes.
 func (c *Controller) reportKept(ctx context.Context, of repaircontroller.Controller, result repaircontroller.Result) {
 	var errs []error
 	for _, r := range result.Ranges {

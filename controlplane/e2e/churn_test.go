@@ -25,8 +25,8 @@ import (
 
 const (
 	churners = 24
-	// namesOfChurner is the number of Services that a client may have at a time, and portsOfChurn the largest number of node ports of
-	// one of them.
+	// namesOfChurner is the number of Services that a client may have at a time, and portsOfChurn the largest number of
+	// node ports of one of them.
 	namesOfChurner, portsOfChurn = 2, 2
 	// churnPorts are 128, of which clients use 60 or so at a time.
 	churnPorts = "30000-30127"
@@ -34,8 +34,8 @@ const (
 	requestLimit = 10 * time.Second
 )
 
-// churn creates, updates and deletes Services with node ports by many clients over several servers, whatever the answers are, as
-// clients do that do not know of a fault.
+// churn creates, updates and deletes Services with node ports by many clients over several servers, whatever the
+// answers are, as clients do that do not know of a fault.
 type churn struct {
 	servers []*kubernetes.Clientset
 	// pause is the time between two requests of a client.
@@ -109,8 +109,8 @@ func (c *churn) step(name string) {
 	}
 }
 
-// keep creates Services that no client changes. Directly after a restore of etcd the servers' watch caches miss them, as they have
-// seen the revisions of these writes already.
+// keep creates Services that no client changes. Directly after a restore of etcd the servers' watch caches miss them,
+// as they have seen the revisions of these writes already.
 func (c *churn) keep(t *testing.T, count int) {
 	t.Helper()
 	for i := range count {
@@ -167,7 +167,8 @@ func (c *churn) String() string {
 		c.created.Load(), c.updated.Load(), c.deleted.Load(), c.full, strings.Join(failed, ", "))
 }
 
-// leaks returns the node ports, and the other values, that are recorded as allocated and that no Service has, however new they are.
+// leaks returns the node ports, and the other values, that are recorded as allocated and that no Service has, however
+// new they are.
 func leaks(t *testing.T, etcd *clientv3.Client) (ports, others []string) {
 	t.Helper()
 	state := must(clusterstate.ReadEtcd(t.Context(), etcd, clusterstate.Options{}))

@@ -19,8 +19,9 @@ import (
 // clockOffset is how far the clock of one server is ahead, and that of another one behind.
 const clockOffset = 5 * time.Minute
 
-// TestClocks runs servers whose wall clocks differ by ten minutes. Creations wait in a webhook with their values allocated, long
-// enough for each server to see an IPAddress object without its Service, which is minutes old by the clock of another server.
+// TestClocks runs servers whose wall clocks differ by ten minutes. Creations wait in a webhook with their values
+// allocated, long enough for each server to see an IPAddress object without its Service, which is minutes old by the
+// clock of another server.
 func TestClocks(t *testing.T) {
 	onNewest(t, func(t *testing.T, version apiservertest.Version) {
 		checkHistory(t, createBySkewedServers(t, version, true))

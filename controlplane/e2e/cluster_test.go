@@ -12,7 +12,8 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 )
 
-// longVariable makes the tests run longer, two hours in all, and wait for the repairs of the servers. `make e2e` sets it.
+// longVariable makes the tests run longer, two hours in all, and wait for the repairs of the servers. `make e2e` sets
+// it.
 const longVariable = "RANGEKEEPER_E2E_LONG"
 
 var isLong = os.Getenv(longVariable) != ""
@@ -94,8 +95,8 @@ func auditEtcd(t *testing.T, etcd *clientv3.Client) *audit.Report {
 	return must(audit.New(state, audit.Options{Now: time.Now()})).Report()
 }
 
-// checkReport fails the test if a value has two owners, or a Service has a value that is not recorded as allocated. Leaks are
-// allowed.
+// checkReport fails the test if a value has two owners, or a Service has a value that is not recorded as allocated.
+// Leaks are allowed.
 func checkReport(t *testing.T, report *audit.Report) {
 	t.Helper()
 	for _, finding := range report.Findings {

@@ -35,9 +35,9 @@ const (
 	roundTimeout = time.Minute
 )
 
-// TestContention releases values while several clients try to create Services with them, and checks that no two Services ever
-// have the same value. With one server, all requests go to it. With two servers, the creations go to the second one and the
-// deletion or update goes to the first one. If two clients send the update, each has its own server.
+// TestContention releases values while several clients try to create Services with them, and checks that no two
+// Services ever have the same value. With one server, all requests go to it. With two servers, the creations go to the
+// second one and the deletion or update goes to the first one. If two clients send the update, each has its own server.
 func TestContention(t *testing.T) { onEachVersion(t, testContention) }
 
 func testContention(t *testing.T, version apiservertest.Version) {
@@ -50,7 +50,8 @@ func testContention(t *testing.T, version apiservertest.Version) {
 			t.Errorf("%d Services were stored with a value of another Service, the first ones:\n%s",
 				len(c.violations), strings.Join(c.violations[:min(5, len(c.violations))], "\n"))
 		}
-		// A round proves little if no creation competes with the release. On a busy machine one does in 12 of 20 rounds.
+		// A round proves little if no creation competes with the release. On a busy machine one does in 12 of 20
+		// rounds.
 		if floor := c.rounds / 5; c.contended < floor {
 			t.Errorf("%d of %d rounds contended, want at least %d", c.contended, c.rounds, floor)
 		}
@@ -61,8 +62,8 @@ func testContention(t *testing.T, version apiservertest.Version) {
 	checkAudit(t, etcd)
 }
 
-// TestStockContention runs the same scenarios on stock kube-apiservers and logs the counts for docs/differences.md. Duplicates
-// do not fail it.
+// TestStockContention runs the same scenarios on stock kube-apiservers and logs the counts for docs/differences.md.
+// Duplicates do not fail it.
 func TestStockContention(t *testing.T) {
 	if os.Getenv(stockVariable) == "" {
 		t.Skipf("%s is not set: stock kube-apiservers are only counted for a comparison", stockVariable)
@@ -85,12 +86,14 @@ type contention struct {
 	first, second typedv1.ServiceInterface
 
 	rounds int
-	// contended is the number of rounds in which a creation that was sent before the last answer to the requests got the value. If
-	// the Service keeps its value, it is the number of rounds in which such a creation was refused after this answer.
+	// contended is the number of rounds in which a creation that was sent before the last answer to the requests got
+	// the value. If the Service keeps its value, it is the number of rounds in which such a creation was refused after
+	// this answer.
 	contended int
 	// duplicates is the number of rounds after which several live Services have the value.
 	duplicates int
-	// violations are all Services that were stored with a value of another one, even if one of the two is gone after the round.
+	// violations are all Services that were stored with a value of another one, even if one of the two is gone after
+	// the round.
 	violations []string
 
 	mutex sync.Mutex
@@ -186,8 +189,8 @@ func (c *contention) round(t *testing.T, round int) {
 	}
 }
 
-// create retries until the Service is created, or until lingerTime after the requests were answered. It returns whether it has
-// contended.
+// create retries until the Service is created, or until lingerTime after the requests were answered. It returns whether
+// it has contended.
 func (c *contention) create(ctx context.Context, service *corev1.Service, tried func(), answered *atomic.Pointer[time.Time]) (contended bool) {
 	for {
 		start := time.Now()
@@ -221,7 +224,8 @@ func (c *contention) liveServices(ctx context.Context, value string) (live, owne
 	return live, owners
 }
 
-// createService creates the scenario's Service. The server chooses the value, so a leaked value of an earlier round does no harm.
+// createService creates the scenario's Service. The server chooses the value, so a leaked value of an earlier round
+// does no harm.
 func (c *contention) createService(ctx context.Context, t *testing.T, name string) *corev1.Service {
 	t.Helper()
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: c.spec}

@@ -15,8 +15,8 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 )
 
-// TestCreateDisconnect creates Services with clients that disconnect before the answer. If the Service is written nevertheless, its
-// values must stay allocated. A stock kube-apiserver releases them.
+// TestCreateDisconnect creates Services with clients that disconnect before the answer. If the Service is written
+// nevertheless, its values must stay allocated. A stock kube-apiserver releases them.
 func TestCreateDisconnect(t *testing.T) { onEachVersion(t, testCreateDisconnect) }
 
 func testCreateDisconnect(t *testing.T, version apiservertest.Version) {

@@ -18,8 +18,9 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/tcpproxy"
 )
 
-// TestCutClients creates Services by clients that disconnect at a random time, most of them while a request to etcd is under way. What
-// the server has allocated for Services that do not exist must be free after the requests, or leaked for at most one of them.
+// TestCutClients creates Services by clients that disconnect at a random time, most of them while a request to etcd is
+// under way. What the server has allocated for Services that do not exist must be free after the requests, or leaked
+// for at most one of them.
 func TestCutClients(t *testing.T) { onEachVersion(t, testCutClients) }
 
 func testCutClients(t *testing.T, version apiservertest.Version) {

@@ -10,17 +10,17 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
-	"github.com/rangekeeper/rangekeeper/controlplane/kubernetes"
+	"github.com/rangekeeper/rangekeeper/controlplane/releases"
 )
 
-// agreementTimeout covers the repair of leaks by 1.32. The repair of 1.33 sees after 3 minutes that 1.32 has deleted a Service, and
-// removes the IPAddress object a minute later.
+// agreementTimeout covers the repair of leaks by 1.32. The repair of 1.33 sees after 3 minutes that 1.32 has deleted a
+// Service, and removes the IPAddress object a minute later.
 const agreementTimeout = repairTimeout
 
-// TestDualWrite runs a server of 1.32, which records ClusterIPs in bitmaps, beside one of 1.33, which records them in bitmaps and
-// IPAddress objects, as during an upgrade or a downgrade. One of them or both have Rangekeeper inside.
+// TestDualWrite runs a server of 1.32, which records ClusterIPs in bitmaps, beside one of 1.33, which records them in
+// bitmaps and IPAddress objects, as during an upgrade or a downgrade. One of them or both have Rangekeeper inside.
 func TestDualWrite(t *testing.T) {
-	older, newer := apiservertest.Version(kubernetes.Release("1.32")), apiservertest.Version(kubernetes.Release("1.33"))
+	older, newer := apiservertest.Version(releases.Of("1.32")), apiservertest.Version(releases.Of("1.33"))
 	for _, c := range []struct {
 		name         string
 		older, newer bool
@@ -54,8 +54,9 @@ func TestDualWrite(t *testing.T) {
 	}
 }
 
-// checkAgreement fails the test if the bitmaps lack an address of a Service, and waits until they and the IPAddress objects record the
-// same addresses as Services. Repairs remove leaks, and objects of Services that the older server has deleted.
+// checkAgreement fails the test if the bitmaps lack an address of a Service, and waits until they and the IPAddress
+// objects record the same addresses as Services. Repairs remove leaks, and objects of Services that the older server
+// has deleted.
 func checkAgreement(t *testing.T, etcd *clientv3.Client) {
 	t.Helper()
 	_, bitmaps := auditBoth(t, etcd)

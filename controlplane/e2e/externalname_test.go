@@ -10,8 +10,8 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 )
 
-// TestExternalNameWithNodePort creates ExternalName Services with the node port of another Service, which kube-apiserver accepts.
-// They must neither allocate nor release the port.
+// TestExternalNameWithNodePort creates ExternalName Services with the node port of another Service, which
+// kube-apiserver accepts. They must neither allocate nor release the port.
 func TestExternalNameWithNodePort(t *testing.T) { onEachVersion(t, testExternalNameWithNodePort) }
 
 func testExternalNameWithNodePort(t *testing.T, version apiservertest.Version) {

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// eventsTimeout covers the Events of the first pass, which are written after it, and those of IPAddress objects, which are
-	// removed after a grace: a minute, the timeout of a request.
+	// eventsTimeout covers the Events of the first pass, which are written after it, and those of IPAddress objects,
+	// which are removed after a grace: a minute, the timeout of a request.
 	eventsTimeout = 3 * time.Minute
 	// thirdPassTimeout covers two intervals of 3 minutes. The third pass then cleans leaks.
 	thirdPassTimeout = 9 * time.Minute
@@ -31,8 +31,8 @@ type fixture struct{ etcdtest.FixtureCluster }
 // event identifies an Event of the verdict, which has no messages.
 type event struct{ Controller, Reason, Namespace, Name string }
 
-// TestFixtures starts a server on each damaged cluster. After the first and the third repair pass the stored bytes must be those
-// that a stock kube-apiserver wrote, and so must the Events of the first pass.
+// TestFixtures starts a server on each damaged cluster. After the first and the third repair pass the stored bytes must
+// be those that a stock kube-apiserver wrote, and so must the Events of the first pass.
 func TestFixtures(t *testing.T) {
 	for _, cluster := range etcdtest.FixtureClusters {
 		f := fixture{cluster}

@@ -20,9 +20,9 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 )
 
-// history replays the changes of Services, ranges and IPAddress objects in etcd, and records at each revision which values two
-// Services have, and which values of a Service are not recorded as allocated: an address in IPAddress objects if there are any,
-// else in a range, and a node port in a range.
+// history replays the changes of Services, ranges and IPAddress objects in etcd, and records at each revision which
+// values two Services have, and which values of a Service are not recorded as allocated: an address in IPAddress
+// objects if there are any, else in a range, and a node port in a range.
 type history struct {
 	// changes is the number of changes of Services.
 	changes int
@@ -53,8 +53,8 @@ type storedRange struct {
 	bits  *big.Int
 }
 
-// checkHistory fails the test if two Services ever had the same value, or a Service had one that was not recorded as allocated. It
-// returns the number of changes. etcd must not have compacted any revision.
+// checkHistory fails the test if two Services ever had the same value, or a Service had one that was not recorded as
+// allocated. It returns the number of changes. etcd must not have compacted any revision.
 func checkHistory(t *testing.T, etcd *clientv3.Client) int {
 	t.Helper()
 	h := readHistory(t, etcd, 1)
@@ -70,9 +70,10 @@ func checkHistory(t *testing.T, etcd *clientv3.Client) int {
 	return h.changes
 }
 
-// checkOwners is checkHistory for clusters with stock kube-apiservers, which release values before they write the Service: it fails
-// the test only if two Services ever had the same value. Not if a Service whose key has byStock got it last: a stock server has given it
-// what the same server had released, and not yet written. No other server ran then.
+// checkOwners is checkHistory for clusters with stock kube-apiservers, which release values before they write the
+// Service: it fails the test only if two Services ever had the same value. Not if a Service whose key has byStock got
+// it last: a stock server has given it what the same server had released, and not yet written. No other server ran
+// then.
 func checkOwners(t *testing.T, etcd *clientv3.Client, byStock string) int {
 	t.Helper()
 	h := readHistory(t, etcd, 1)
@@ -96,8 +97,8 @@ func (h *history) String() string {
 		h.changes, len(h.duplicates), len(h.noBit), len(h.noObject), len(h.shared), len(h.unrecorded))
 }
 
-// readHistory reads all changes from a revision on. Services that were stored before it and have not changed since are unknown. After
-// a restore of etcd it is the history of what was restored.
+// readHistory reads all changes from a revision on. Services that were stored before it and have not changed since are
+// unknown. After a restore of etcd it is the history of what was restored.
 func readHistory(t *testing.T, etcd *clientv3.Client, from int64) *history {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

@@ -12,8 +12,9 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 )
 
-// TestIPAddressRemoved deletes the IPAddress object of one Service, and replaces that of another by an object without the
-// allocator's labels. The server must recreate both before its next repair pass: until then the addresses can be allocated again.
+// TestIPAddressRemoved deletes the IPAddress object of one Service, and replaces that of another by an object without
+// the allocator's labels. The server must recreate both before its next repair pass: until then the addresses can be
+// allocated again.
 func TestIPAddressRemoved(t *testing.T) {
 	// repairWithin is less than the interval of repair passes, 3 minutes.
 	const repairWithin = time.Minute

@@ -33,7 +33,8 @@ const (
 	lateServices = 12
 	// The ranges have as many ports as free addresses: a /27 without its first and last address and that of kubernetes.
 	lateCIDR, latePorts, lateValues = "10.96.0.0/27", "30000-30028", 29
-	// deliveryGap lets etcd begin a transaction before the cancellation of the request arrives, which is sent behind it.
+	// deliveryGap lets etcd begin a transaction before the cancellation of the request arrives, which is sent behind
+	// it.
 	deliveryGap = 20 * time.Millisecond
 	// shortTimeout must be enough to allocate the values of all late Services.
 	shortTimeout = 8 * time.Second
@@ -52,12 +53,14 @@ type lateWrites struct {
 	delay time.Duration
 	// isShuffled reorders the bytes of the connections to etcd.
 	isShuffled bool
-	// isDelayed gives all that the server sends the same delay, as a slow path does. Else all of it arrives after the delay.
+	// isDelayed gives all that the server sends the same delay, as a slow path does. Else all of it arrives after the
+	// delay.
 	isDelayed bool
 }
 
-// TestLateWrites holds back the writes of Services whose values are allocated, as a stalled gateway in front of etcd does, until a
-// repair has freed the values and other Services have them. Then the writes arrive, and must not be carried out.
+// TestLateWrites holds back the writes of Services whose values are allocated, as a stalled gateway in front of etcd
+// does, until a repair has freed the values and other Services have them. Then the writes arrive, and must not be
+// carried out.
 func TestLateWrites(t *testing.T) {
 	onEachVersion(t, func(t *testing.T, version apiservertest.Version) {
 		for name, spec := range map[string]corev1.ServiceSpec{"ClusterIP": clusterIP, "NodePort": nodePort} {
@@ -213,7 +216,7 @@ func repairOften(ctx context.Context, t *testing.T, etcd *clientv3.Client, versi
 	if version == apiservertest.V1_32 {
 		names[clusterstate.ServiceIPs] = must(rangekeeper.ParseCIDR(lateCIDR))
 	}
-	passes := must(rangekeeper.NewPasses(2, interval))
+	passes := must(rangekeeper.NewLeakTracker(2, interval))
 	defer passes.Close()
 	var ranges []repair.Range
 	options := audit.Options{CleansLeaks: true}
@@ -227,7 +230,7 @@ func repairOften(ctx context.Context, t *testing.T, etcd *clientv3.Client, versi
 		options.Read = append(options.Read, audit.ReadRange{Name: name, Range: values.String()})
 	}
 	for ctx.Err() == nil {
-		_, err := repair.Drive(ctx, passes, ranges, false, func(pass *rangekeeper.Pass, at int64) (*rangekeeper.Report, rangekeeper.ServiceList, error) {
+		_, err := repair.Drive(ctx, passes, ranges, false, func(pass *rangekeeper.RepairPass, at int64) (*rangekeeper.Report, rangekeeper.ServiceList, error) {
 			state, err := clusterstate.ReadEtcd(ctx, etcd, clusterstate.Options{Revision: at})
 			if err != nil {
 				return nil, rangekeeper.ServiceList{}, err

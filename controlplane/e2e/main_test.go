@@ -59,8 +59,8 @@ func startCluster(t *testing.T, version apiservertest.Version, rangekeeper bool,
 	return etcd.Client(), servers
 }
 
-// awaitKubernetesService waits until the Service kubernetes is stored: a server that is ready may still be creating it, and an audit
-// takes its address for a leak.
+// awaitKubernetesService waits until the Service kubernetes is stored: a server that is ready may still be creating it,
+// and an audit takes its address for a leak.
 func awaitKubernetesService(t *testing.T, etcd *clientv3.Client) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -8,8 +8,8 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
 
-// TestLeaderStops pauses the leader of an etcd of three members, as a stalled machine does, and kills the next one, while clients
-// work over three servers. The other members elect a leader and go on.
+// TestLeaderStops pauses the leader of an etcd of three members, as a stalled machine does, and kills the next one,
+// while clients work over three servers. The other members elect a leader and go on.
 func TestLeaderStops(t *testing.T) { onNewest(t, testLeaderStops) }
 
 func testLeaderStops(t *testing.T, version apiservertest.Version) {

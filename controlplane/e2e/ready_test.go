@@ -11,8 +11,8 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 )
 
-// TestCreateWhenReady creates Services as soon as the first server of a cluster is ready. It may not have the default ServiceCIDR
-// yet, and must not answer that the range is full.
+// TestCreateWhenReady creates Services as soon as the first server of a cluster is ready. It may not have the default
+// ServiceCIDR yet, and must not answer that the range is full.
 func TestCreateWhenReady(t *testing.T) {
 	starts := 2
 	if isLong {

@@ -19,8 +19,8 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// TestWriteFails sends Services that are too large for etcd, and disconnects before the Service is written. Both must leave nothing
-// allocated. kube-apiserver retries a Service that is too large without its managed fields.
+// TestWriteFails sends Services that are too large for etcd, and disconnects before the Service is written. Both must
+// leave nothing allocated. kube-apiserver retries a Service that is too large without its managed fields.
 func TestWriteFails(t *testing.T) { onEachVersion(t, testWriteFails) }
 
 func testWriteFails(t *testing.T, version apiservertest.Version) {
@@ -86,8 +86,8 @@ func testWriteFails(t *testing.T, version apiservertest.Version) {
 	checkAudit(t, etcd)
 }
 
-// TestSecondFamilyRefused creates dual-stack Services whose second address is in use. The server must refuse them and release the
-// first address.
+// TestSecondFamilyRefused creates dual-stack Services whose second address is in use. The server must refuse them and
+// release the first address.
 func TestSecondFamilyRefused(t *testing.T) { onEachVersion(t, testSecondFamilyRefused) }
 
 func testSecondFamilyRefused(t *testing.T, version apiservertest.Version) {
@@ -114,7 +114,8 @@ func testSecondFamilyRefused(t *testing.T, version apiservertest.Version) {
 	checkAudit(t, etcd)
 }
 
-// TestEncryptionAtRest checks that kube-apiserver encrypts Services and never its ranges, so that a committer can read them.
+// TestEncryptionAtRest checks that kube-apiserver encrypts Services and never its ranges, so that a committer can read
+// them.
 func TestEncryptionAtRest(t *testing.T) { onEachVersion(t, testEncryptionAtRest) }
 
 func testEncryptionAtRest(t *testing.T, version apiservertest.Version) {

@@ -12,9 +12,10 @@ import (
 // falls bounds the wait until the servers have given up what was under way at a fault.
 const falls = 30 * time.Second
 
-// TestRestoreUnderServers puts an older copy of etcd's data back while servers run and clients work on. In the history of the
-// restored etcd no two Services may ever have the same value, and no value of a Service may be free. The servers must not take
-// their own lost allocations for used ones: clients get free node ports, and what is leaked is not more than what was under way.
+// TestRestoreUnderServers puts an older copy of etcd's data back while servers run and clients work on. In the history
+// of the restored etcd no two Services may ever have the same value, and no value of a Service may be free. The servers
+// must not take their own lost allocations for used ones: clients get free node ports, and what is leaked is not more
+// than what was under way.
 func TestRestoreUnderServers(t *testing.T) {
 	if isLong {
 		t.Parallel() // for repairs
@@ -39,7 +40,8 @@ func TestRestoreUnderServers(t *testing.T) {
 			t.Errorf("%v after the load, %d node ports are leaked; at most %d were under way", falls, len(ports), underWay)
 		}
 		if isLong {
-			// IPAddress objects that the servers' watch caches miss are leaked until the servers restart, as /livez demands.
+			// IPAddress objects that the servers' watch caches miss are leaked until the servers restart, as /livez
+			// demands.
 			for _, server := range servers {
 				server.Restart()
 			}

@@ -10,8 +10,8 @@ import (
 	typedv1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// scenario is a Service with a node port or a ClusterIP that other Services are to be created with, and the requests that make
-// it release this value.
+// scenario is a Service with a node port or a ClusterIP that other Services are to be created with, and the requests
+// that make it release this value.
 type scenario struct {
 	name string
 	spec corev1.ServiceSpec
@@ -35,7 +35,8 @@ var (
 	clusterIP = corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Ports: ports("TCP")}
 )
 
-// finalizer is the last finalizer of a Service. Two clients remove it: by an update and a patch, or both by a patch of the status.
+// finalizer is the last finalizer of a Service. Two clients remove it: by an update and a patch, or both by a patch of
+// the status.
 const finalizer = "example.com/last"
 
 var (
@@ -83,8 +84,8 @@ func patchFinalizers(subresources ...string) request {
 	}
 }
 
-// ignoreDeleted is for the client whose request comes after the deletion. An update has the UID as a precondition, so that it
-// can also end with a conflict.
+// ignoreDeleted is for the client whose request comes after the deletion. An update has the UID as a precondition, so
+// that it can also end with a conflict.
 func ignoreDeleted(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil

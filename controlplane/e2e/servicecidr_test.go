@@ -20,9 +20,9 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 )
 
-// TestServiceCIDRsUnderLoad runs three servers of the newest release under load while ServiceCIDRs are added and deleted, and kills
-// and restarts one of the servers. No two Services may ever have the same address, and in the end each address must have an
-// IPAddress object that refers to its Service.
+// TestServiceCIDRsUnderLoad runs three servers of the newest release under load while ServiceCIDRs are added and
+// deleted, and kills and restarts one of the servers. No two Services may ever have the same address, and in the end
+// each address must have an IPAddress object that refers to its Service.
 func TestServiceCIDRsUnderLoad(t *testing.T) {
 	// requestTimeout is the grace period of unused IPAddress objects. The default of a minute would lengthen the test.
 	services, requestTimeout := 400, 20*time.Second
@@ -66,8 +66,8 @@ func TestServiceCIDRsUnderLoad(t *testing.T) {
 	}
 }
 
-// extraCIDRs adds and deletes ServiceCIDRs, and does the work of their controller in kube-controller-manager: after a deletion no
-// address is allocated from a ServiceCIDR, and it is removed when no address needs it.
+// extraCIDRs adds and deletes ServiceCIDRs, and does the work of their controller in kube-controller-manager: after a
+// deletion no address is allocated from a ServiceCIDR, and it is removed when no address needs it.
 type extraCIDRs struct {
 	api   typednetworkingv1.ServiceCIDRInterface
 	added int
@@ -75,7 +75,8 @@ type extraCIDRs struct {
 	terminating []*networkingv1.ServiceCIDR
 }
 
-// addAndDelete adds ServiceCIDRs, in turn one in the servers' own ranges and one beside them, and deletes each after a while.
+// addAndDelete adds ServiceCIDRs, in turn one in the servers' own ranges and one beside them, and deletes each after a
+// while.
 func (e *extraCIDRs) addAndDelete(ctx context.Context, t *testing.T) {
 	lifetime := time.Second
 	if isLong {
@@ -170,8 +171,8 @@ func (w *workload) deleteServices(t *testing.T, etcd *clientv3.Client, cidrs []*
 	return deleted
 }
 
-// readIPAddresses returns the addresses of Services that have no IPAddress object that refers to their Service, and the names of the
-// objects that are not of an address of a Service.
+// readIPAddresses returns the addresses of Services that have no IPAddress object that refers to their Service, and the
+// names of the objects that are not of an address of a Service.
 func readIPAddresses(t *testing.T, etcd *clientv3.Client) (wrong, unused []string) {
 	t.Helper()
 	state := must(clusterstate.ReadEtcd(t.Context(), etcd, clusterstate.Options{}))

@@ -11,8 +11,8 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 )
 
-// updatePause separates the creation of a Service from its update or its next creation. If they are in the same second, a stock
-// kube-apiserver removes the new IPAddress objects, and other Services get their addresses, too.
+// updatePause separates the creation of a Service from its update or its next creation. If they are in the same second,
+// a stock kube-apiserver removes the new IPAddress objects, and other Services get their addresses, too.
 const updatePause = 1100 * time.Millisecond
 
 // TestTakeover runs a stock kube-apiserver and ours on a cluster in turn, and then both concurrently.

@@ -23,8 +23,8 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
 
-// TestEtcdUnavailable creates Services while etcd has no space, and while it is stopped. Clients must get errors after which they
-// retry, and no 422, which says that the Service is invalid. When etcd is back, Services are created again.
+// TestEtcdUnavailable creates Services while etcd has no space, and while it is stopped. Clients must get errors after
+// which they retry, and no 422, which says that the Service is invalid. When etcd is back, Services are created again.
 func TestEtcdUnavailable(t *testing.T) { onEachVersion(t, testEtcdUnavailable) }
 
 func testEtcdUnavailable(t *testing.T, version apiservertest.Version) {

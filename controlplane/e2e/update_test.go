@@ -13,9 +13,9 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 )
 
-// TestUpdateConflict lets two clients update each Service concurrently. The update that loses the race must release no value that the
-// Service keeps, and leave no value allocated that the Service did not get. Stock kube-apiservers release the port of nearly every
-// Service.
+// TestUpdateConflict lets two clients update each Service concurrently. The update that loses the race must release no
+// value that the Service keeps, and leave no value allocated that the Service did not get. Stock kube-apiservers
+// release the port of nearly every Service.
 func TestUpdateConflict(t *testing.T) { onEachVersion(t, testUpdateConflict) }
 
 func testUpdateConflict(t *testing.T, version apiservertest.Version) {

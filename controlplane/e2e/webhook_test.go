@@ -28,8 +28,8 @@ const (
 	webhookStart = time.Minute
 )
 
-// startWebhook makes servers call a validating webhook when a Service with the slow label is created. Validating webhooks come after
-// the allocation, so the Service has its values and is not written yet while wait runs.
+// startWebhook makes servers call a validating webhook when a Service with the slow label is created. Validating
+// webhooks come after the allocation, so the Service has its values and is not written yet while wait runs.
 func startWebhook(t *testing.T, servers []*kubernetes.Clientset, wait func()) {
 	t.Helper()
 	var calls atomic.Int64

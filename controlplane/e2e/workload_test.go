@@ -194,7 +194,8 @@ func (w *workload) createTwice(ctx context.Context, name string, spec corev1.Ser
 func (w *workload) update(ctx context.Context, name string, change func(*corev1.ServiceSpec)) error {
 	servers := w.servers
 	if len(w.ours) > 0 {
-		// A stock kube-apiserver releases a value before it writes the Service that gives it up, so a new owner can be stored first.
+		// A stock kube-apiserver releases a value before it writes the Service that gives it up, so a new owner can be
+		// stored first.
 		servers = w.ours
 	}
 	return w.try(ctx, servers, &w.updated, func(c *kubernetes.Clientset, _ bool) error {
@@ -218,8 +219,8 @@ func (w *workload) remove(ctx context.Context, name string) error {
 	})
 }
 
-// try repeats a request on one server after the other. It retries conflicts and the errors of a server that stops or starts: until
-// a server has seen the ServiceCIDRs, its range is "full".
+// try repeats a request on one server after the other. It retries conflicts and the errors of a server that stops or
+// starts: until a server has seen the ServiceCIDRs, its range is "full".
 func (w *workload) try(ctx context.Context, servers []*kubernetes.Clientset, count *atomic.Int64, do func(c *kubernetes.Clientset, again bool) error) error {
 	at := rand.IntN(len(servers))
 	for again := false; ; again = true {

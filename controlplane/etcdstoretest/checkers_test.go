@@ -98,6 +98,10 @@ func TestCheckersBite(t *testing.T) {
 			changes:    []change{set(2, 1), clear(3, 1), set(4, 1)},
 			operations: []*operation{this(1, unknown), next(1, 4)}, verdict: fine,
 		},
+		"unknown, given back, and then looked for by a pass": {
+			changes:    []change{set(2, 1), clear(3, 1), set(4, 1)},
+			operations: []*operation{this(1, unknown), next(1, 4), {kind: clean, outcome: unknown, asOf: 2}}, verdict: fine,
+		},
 		"an unknown one has two effects": {
 			changes: []change{set(2, 1), set(3, 2)}, operations: []*operation{{kind: allocateNext, outcome: unknown}}, verdict: against,
 		},

@@ -37,7 +37,7 @@ func TestConditions(t *testing.T) {
 		}, false},
 		{"the key was deleted, and a pass has begun to recreate it", func(ctx context.Context, s *server) {
 			must(s.client.Delete(ctx, faultKey))
-			passes := must(rangekeeper.NewPasses(3, time.Minute))
+			passes := must(rangekeeper.NewLeakTracker(3, time.Minute))
 			defer passes.Close()
 			pass := must(passes.Start())
 			defer pass.Close()
@@ -105,11 +105,11 @@ func TestConditionsOfManyValues(t *testing.T) {
 	}
 }
 
-func usedIn(view rangekeeper.State) int { return bitCount(new(big.Int).SetBytes(view.Snapshot)) }
+func usedIn(view rangekeeper.View) int { return bitCount(new(big.Int).SetBytes(view.Snapshot)) }
 
-// TestLivelyAfterRestore restores etcd under a server that has handed out all values. Those whose Services were written, and
-// are lost with the old state, are free at once, and a value that is given up after that is free at once, too. Only the value
-// whose Service may yet be written is recorded again, and its Service is refused.
+// TestLivelyAfterRestore restores etcd under a server that has handed out all values. Those whose Services were
+// written, and are lost with the old state, are free at once, and a value that is given up after that is free at once,
+// too. Only the value whose Service may yet be written is recorded again, and its Service is refused.
 func TestLivelyAfterRestore(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -174,7 +174,7 @@ func TestFenceThatIsNotConfirmed(t *testing.T) {
 	client := cluster.Client()
 	store := openRange(t, client, must(rangekeeper.ParsePortRange(ports)))
 	must(store.Init(ctx))
-	passes := must(rangekeeper.NewPasses(3, time.Minute))
+	passes := must(rangekeeper.NewLeakTracker(3, time.Minute))
 	defer passes.Close()
 	pass := must(passes.Start())
 	defer pass.Close()

@@ -19,8 +19,9 @@ import (
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
-// TestNoSwapOverANewConnection cuts the connection once a store has decided on a compare-and-swap and before that is sent, as if the
-// process had been stopped: the etcd at the end of the next connection may be a restored one, whose range has the same revision.
+// TestNoSwapOverANewConnection cuts the connection once a store has decided on a compare-and-swap and before that is
+// sent, as if the process had been stopped: the etcd at the end of the next connection may be a restored one, whose
+// range has the same revision.
 func TestNoSwapOverANewConnection(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

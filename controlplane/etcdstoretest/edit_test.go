@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
@@ -45,8 +46,30 @@ func fates(edited rangekeeper.Edited) (all []rangekeeper.Fate) {
 	return all
 }
 
-// TestEditThroughEtcd frees a value that another store has recorded before, whose history etcd has, has compacted, or shows to have a
-// break. What is freed is fenced off, and nothing is written once a Service was written.
+// TestEndLooks ends the look of an edit before that is written.
+func TestEndLooks(t *testing.T) {
+	etcd := startEtcd(t)
+	s := openForEdits(t, etcd)
+	must(s.Init(t.Context()))
+	value := must(rangekeeper.ParseValue("10.0.0.77"))
+	must(s.Allocate(t.Context(), value))
+	look := must(s.Look(t.Context()))
+	if err := etcdstore.EndLooks(t.Context(), etcd.Client(), key); err != nil {
+		t.Fatal(err)
+	}
+	change := rangekeeper.Edit{Kind: rangekeeper.EditForce, Clear: []rangekeeper.Value{value}}
+	if edited, err := s.Edit(t.Context(), look, change); !errors.Is(err, rangekeeper.ErrServicesWritten) {
+		t.Error(edited, err)
+	}
+	look = must(s.Look(t.Context()))
+	defer look.End(t.Context())
+	if edited := must(s.Edit(t.Context(), look, change)); !edited.Done {
+		t.Error(edited)
+	}
+}
+
+// TestEditThroughEtcd frees a value that another store has recorded before, whose history etcd has, has compacted, or
+// shows to have a break. What is freed is fenced off, and nothing is written once a Service was written.
 func TestEditThroughEtcd(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -120,8 +143,8 @@ func TestEditThroughEtcd(t *testing.T) {
 	}
 }
 
-// TestEditOfALookOfAnotherEtcd makes an edit by a look that the etcd does not have any more, as if it had been restored to a state from
-// before it, with the range and the Services as the edit expects them.
+// TestEditOfALookOfAnotherEtcd makes an edit by a look that the etcd does not have any more, as if it had been restored
+// to a state from before it, with the range and the Services as the edit expects them.
 func TestEditOfALookOfAnotherEtcd(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -142,6 +165,20 @@ func TestEditOfALookOfAnotherEtcd(t *testing.T) {
 	}
 	if left := must(etcd.Client().Get(ctx, key+"/look/", clientv3.WithPrefix())); len(left.Kvs) > 0 {
 		t.Error("a look is left:", left.Kvs)
+	}
+}
+
+// TestTooLarge writes a bitmap that the client does not send: the store is known to have refused it.
+func TestTooLarge(t *testing.T) {
+	values := must(rangekeeper.ParseCIDR("8.0.0.0/5"))
+	client := etcdtest.Start(t, "").Client()
+	store := must(etcdstore.Open(etcdstore.Config{Client: client, Key: "/range", Range: values}))
+	defer store.Close(t.Context())
+	must(store.Init(t.Context()))
+	for _, address := range []string{"15.255.255.254", "11.0.0.0"} { // the client refuses the first, and etcd the second
+		if _, err := store.Allocate(t.Context(), must(rangekeeper.ParseValue(address))); !errors.Is(err, rangekeeper.ErrRefused) {
+			t.Errorf("%s: %v", address, err)
+		}
 	}
 }
 

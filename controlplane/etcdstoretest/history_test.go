@@ -192,6 +192,9 @@ func (o *operation) String() string {
 		s += fmt.Sprintf(": done, offset %d, revision %d", o.offset, o.revision)
 	case refused:
 		s += ": refused"
+		if o.kind == allocateBatch {
+			s += fmt.Sprintf(" at %d, full: %t", o.place, o.full)
+		}
 	case deferred:
 		s += ": deferred"
 	case expired:
@@ -328,15 +331,14 @@ func explain(changes []change, operations []*operation, held holders, lossy bool
 		}
 		fits := func(o *operation) bool { return meant(o) && (o.outcome == unknown || lossy && o.outcome == refused) }
 		ghost.kind, ghost.asOf, ghost.call = release, c.revision-1, earliest(fits)
-		if o := take(c.revision, fits); o != nil {
+		if origin := ghostAt[place{set, c.offset}]; origin != nil {
+			// The store gives back what its caller does not wait for any more, before any of those that fit or after.
+			ghost.call = min(ghost.call, origin.call)
+		} else if o := take(c.revision, fits); o != nil {
 			cleaned(o)
 		} else {
-			origin := ghostAt[place{set, c.offset}]
-			if origin == nil {
-				faults = append(faults, fmt.Errorf("%v and nobody has released it", c))
-				continue
-			}
-			ghost.call = origin.call // the store gives back what its caller does not wait for any more
+			faults = append(faults, fmt.Errorf("%v and nobody has released it", c))
+			continue
 		}
 		ghosts = append(ghosts, ghost)
 	}

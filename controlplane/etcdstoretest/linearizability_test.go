@@ -266,7 +266,7 @@ func (l *load) round(key string) {
 		return
 	}
 	began := time.Now()
-	r.check(ghosts)
+	r.check(ghosts, changes)
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -410,7 +410,7 @@ func (r *round) disown(o owned) {
 // repair makes passes at one server until the callers are done and there is nothing in use
 // any more that has no Service.
 func (r *round) repair(ctx context.Context, store *etcdstore.Store, over *atomic.Bool) {
-	passes, err := rangekeeper.NewPasses(3, interval)
+	passes, err := rangekeeper.NewLeakTracker(3, interval)
 	if err != nil {
 		r.t.Error(err)
 		return
@@ -434,7 +434,7 @@ func (r *round) repair(ctx context.Context, store *etcdstore.Store, over *atomic
 }
 
 // pass makes one repair pass and says how many leaks there were.
-func (r *round) pass(ctx context.Context, store *etcdstore.Store, passes *rangekeeper.Passes) (leaks int, err error) {
+func (r *round) pass(ctx context.Context, store *etcdstore.Store, passes *rangekeeper.LeakTracker) (leaks int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	pass, err := passes.Start()
@@ -588,7 +588,7 @@ func performBatch(ctx context.Context, store *etcdstore.Store, r rangekeeper.Ran
 }
 
 // check returns the history to Porcupine.
-func (r *round) check(ghosts []*operation) {
+func (r *round) check(ghosts []*operation, changes []change) {
 	history := checkable(ghosts, r.operations)
 	result, info := porcupine.CheckOperationsVerbose(model(), history, checkTime)
 	if result == porcupine.Ok {
@@ -598,7 +598,7 @@ func (r *round) check(ghosts []*operation) {
 	if err := porcupine.VisualizePath(model(), info, path); err != nil {
 		path = err.Error()
 	}
-	r.t.Errorf("%s: Porcupine says %s, picture: %s (kept with -artifacts)\n%s", r.key, result, path, r)
+	r.t.Errorf("%s: Porcupine says %s, picture: %s (kept with -artifacts)\n%sfrom the history: %v\n%v", r.key, result, path, r, ghosts, changes)
 }
 
 // checkable is what Porcupine is to find an order for. What unknown operations have done

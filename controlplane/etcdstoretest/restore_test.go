@@ -207,8 +207,8 @@ func TestRestoredWhileAllocating(t *testing.T) {
 	for name, how := range map[string]etcdtest.Restoration{"the same cluster id": {}, "another cluster id": {Token: "another"}} {
 		t.Run(name, func(t *testing.T) {
 			cluster := etcdtest.StartCluster(t, 1)
-			// One more raft term: by its revision alone the restored etcd could not be distinguished from the first one any more
-			// where one server comes back so late that the other has already written as much as was lost.
+			// One more raft term: by its revision alone the restored etcd could not be distinguished from the first one
+			// any more where one server comes back so late that the other has already written as much as was lost.
 			cluster.Kill(0)
 			cluster.Restart(0)
 			client := cluster.Client()

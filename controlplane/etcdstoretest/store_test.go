@@ -77,7 +77,7 @@ func TestOpenRefuses(t *testing.T) {
 func TestZeroStore(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	passes := must(rangekeeper.NewPasses(3, time.Minute))
+	passes := must(rangekeeper.NewLeakTracker(3, time.Minute))
 	defer passes.Close()
 	var s etcdstore.Store
 	_, created := s.Init(ctx)
@@ -97,7 +97,7 @@ func TestZeroStore(t *testing.T) {
 			t.Errorf("call %d: %v", i, err)
 		}
 	}
-	if s.Key() != "" || s.Range() != (rangekeeper.Range{}) || s.Known() != (rangekeeper.KnownState{}) || s.Stats() != (etcdstore.Stats{}) {
+	if s.Key() != "" || s.Range() != (rangekeeper.Range{}) || s.Known() != (rangekeeper.Known{}) || s.Stats() != (etcdstore.Stats{}) {
 		t.Error("a zero Store has a state")
 	}
 	if err := s.Close(ctx); err != nil {
@@ -196,7 +196,7 @@ func TestRepairThroughEtcd(t *testing.T) {
 			}
 		}
 	})
-	passes := must(rangekeeper.NewPasses(3, interval))
+	passes := must(rangekeeper.NewLeakTracker(3, interval))
 	pass := func() rangekeeper.Repaired {
 		t.Helper()
 		pass, look, audit := readForPass(t, ours, passes)
@@ -253,7 +253,7 @@ func TestRepairThroughEtcd(t *testing.T) {
 }
 
 // readForPass starts a pass and brings what is stored to its audit.
-func readForPass(t *testing.T, store *etcdstore.Store, passes *rangekeeper.Passes) (*rangekeeper.Pass, *etcdstore.Look, *rangekeeper.Audit) {
+func readForPass(t *testing.T, store *etcdstore.Store, passes *rangekeeper.LeakTracker) (*rangekeeper.RepairPass, *etcdstore.Look, *rangekeeper.Audit) {
 	t.Helper()
 	pass := must(passes.Start())
 	_, needsFence, err := store.ReadForPass(t.Context(), pass)
@@ -268,8 +268,8 @@ func readForPass(t *testing.T, store *etcdstore.Store, passes *rangekeeper.Passe
 	return pass, look, must(pass.Audit())
 }
 
-// TestPassOfALookOfAnotherEtcd repairs by looks that the etcd does not have any more, as if it had been restored to a state from before
-// them, with the range as the passes expect it.
+// TestPassOfALookOfAnotherEtcd repairs by looks that the etcd does not have any more, as if it had been restored to a
+// state from before them, with the range as the passes expect it.
 func TestPassOfALookOfAnotherEtcd(t *testing.T) {
 	const interval = 20 * time.Millisecond
 	etcd := startEtcd(t)
@@ -277,7 +277,7 @@ func TestPassOfALookOfAnotherEtcd(t *testing.T) {
 	defer ours.Close(context.Background())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	passes := must(rangekeeper.NewPasses(2, interval))
+	passes := must(rangekeeper.NewLeakTracker(2, interval))
 	defer passes.Close()
 	pass := func(isThere bool) (rangekeeper.Repaired, error) {
 		time.Sleep(interval)
@@ -324,7 +324,7 @@ func TestRepairGuardedByServices(t *testing.T) {
 		return must(etcd.Client().Put(ctx, name, "a Service")).Header.Revision
 	}
 	write(services + "default/before")
-	passes := must(rangekeeper.NewPasses(2, interval))
+	passes := must(rangekeeper.NewLeakTracker(2, interval))
 	for i, want := range []rangekeeper.Repaired{{}, {Changed: 1}, {Cleared: []rangekeeper.Value{leak.Value}}} {
 		before := must(ours.Read(ctx)).Revision - 1
 		pass, look, audit := readForPass(t, ours, passes)
@@ -403,7 +403,7 @@ func TestReplace(t *testing.T) {
 			Client: client, Key: key, Range: must(rangekeeper.ParseCIDR(c.configured)), Replace: c.replace,
 		}))
 		defer ours.Close(context.Background())
-		passes := must(rangekeeper.NewPasses(3, time.Minute))
+		passes := must(rangekeeper.NewLeakTracker(3, time.Minute))
 		defer passes.Close()
 		pass, look, audit := readForPass(t, ours, passes)
 		must(pass.Finish(audit))

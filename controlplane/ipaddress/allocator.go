@@ -2,8 +2,8 @@
 // (KEP-1880), for any control plane: it needs an API server with IPAddress and ServiceCIDR objects, and informers of
 // client-go.
 //
-// The API server decides who gets an address: it refuses the creation of an object that exists. So several allocators, and
-// kube-apiservers, may allocate from the same CIDRs.
+// The API server decides who gets an address: it refuses the creation of an object that exists. So several allocators,
+// and kube-apiservers, may allocate from the same CIDRs.
 package ipaddress
 
 import (
@@ -37,13 +37,14 @@ type Options struct {
 	// ServiceCIDRs and IPAddresses are informers of all objects. The caller starts them.
 	ServiceCIDRs networkingv1informers.ServiceCIDRInformer
 	IPAddresses  networkingv1informers.IPAddressInformer
-	// StartTimeout is the time for which allocations wait, at most, until the informers have synced and a ServiceCIDR is
-	// ready. With 0 they use the caches as they are.
+	// StartTimeout is the time for which allocations wait, at most, until the informers have synced and a ServiceCIDR
+	// is ready. With 0 they use the caches as they are.
 	StartTimeout time.Duration
 }
 
-// Allocator allocates the addresses of all ServiceCIDR objects of a family. CIDRs may overlap, and several objects may have the
-// same one. Its methods may be called from several goroutines at once; no lock is held during a request to the API server.
+// Allocator allocates the addresses of all ServiceCIDR objects of a family. CIDRs may overlap, and several objects may
+// have the same one. Its methods may be called from several goroutines at once; no lock is held during a request to the
+// API server.
 type Allocator struct {
 	family       corev1.IPFamily
 	client       networkingv1client.IPAddressInterface
@@ -106,7 +107,8 @@ func (a *Allocator) expire() {
 	}
 }
 
-// Close stops following the objects. Requests that are under way go on, and return their results. It may be called again.
+// Close stops following the objects. Requests that are under way go on, and return their results. It may be called
+// again.
 func (a *Allocator) Close() error {
 	a.gauges.Lock() // gauges must not be set from an index that is closed
 	a.closing.Do(func() { close(a.closed) })
@@ -128,8 +130,8 @@ type Usage struct {
 	CIDR netip.Prefix
 	// Ready reports whether addresses can be allocated: one of the ServiceCIDR objects with this CIDR is ready.
 	Ready bool
-	// Used is the number of addresses whose objects exist or are being created, Free that of the others. The network and
-	// broadcast address are neither.
+	// Used is the number of addresses whose objects exist or are being created, Free that of the others. The network
+	// and broadcast address are neither.
 	Used, Free uint64
 }
 
@@ -147,9 +149,10 @@ func (a *Allocator) Usage() []Usage {
 	return all
 }
 
-// AllocateNext creates the object of a free address for an owner, such as a Service. Each address of the CIDRs that are ready has the
-// same chance, but those of the static bands (KEP-3070) come last. The error is [rangekeeper.ErrFull] if no address is free, or the API
-// server's, which refuses an object without an owner. Before the informers have synced it is [ErrNotSynced], or that of ctx.
+// AllocateNext creates the object of a free address for an owner, such as a Service. Each address of the CIDRs that are
+// ready has the same chance, but those of the static bands (KEP-3070) come last. The error is [rangekeeper.ErrFull] if
+// no address is free, or the API server's, which refuses an object without an owner. Before the informers have synced
+// it is [ErrNotSynced], or that of ctx.
 //
 // After an error other than a refusal the object may exist: then a repair removes it if no Service uses the address.
 func (a *Allocator) AllocateNext(ctx context.Context, owner *networkingv1.ParentReference) (*networkingv1.IPAddress, error) {
@@ -169,8 +172,8 @@ func (a *Allocator) AllocateNext(ctx context.Context, owner *networkingv1.Parent
 	return object, err
 }
 
-// Allocate creates the object of an address. The error is [rangekeeper.ErrNotInRange] if no CIDR that is ready has the address,
-// [rangekeeper.ErrAlreadyAllocated] if its object exists, or the API server's. See AllocateNext.
+// Allocate creates the object of an address. The error is [rangekeeper.ErrNotInRange] if no CIDR that is ready has the
+// address, [rangekeeper.ErrAlreadyAllocated] if its object exists, or the API server's. See AllocateNext.
 func (a *Allocator) Allocate(ctx context.Context, address netip.Addr, owner *networkingv1.ParentReference) (*networkingv1.IPAddress, error) {
 	address, err := a.check(ctx, address)
 	if err != nil {
@@ -185,7 +188,8 @@ func (a *Allocator) Allocate(ctx context.Context, address netip.Addr, owner *net
 	return object, err
 }
 
-// Peek returns a free address that AllocateNext could allocate, and allocates nothing. The error is [rangekeeper.ErrFull].
+// Peek returns a free address that AllocateNext could allocate, and allocates nothing. The error is
+// [rangekeeper.ErrFull].
 func (a *Allocator) Peek(ctx context.Context) (netip.Addr, error) {
 	if err := a.awaitStart(ctx); err != nil {
 		return netip.Addr{}, err
@@ -193,8 +197,8 @@ func (a *Allocator) Peek(ctx context.Context) (netip.Addr, error) {
 	return a.index.peek(values(a.cidrs.ready()))
 }
 
-// Check returns nil if Allocate could allocate an address, else [rangekeeper.ErrNotInRange] or [rangekeeper.ErrAlreadyAllocated]. It asks
-// the caches, and allocates nothing.
+// Check returns nil if Allocate could allocate an address, else [rangekeeper.ErrNotInRange] or
+// [rangekeeper.ErrAlreadyAllocated]. It asks the caches, and allocates nothing.
 func (a *Allocator) Check(ctx context.Context, address netip.Addr) error {
 	address, err := a.check(ctx, address)
 	if err == nil && a.index.isTaken(address) {
@@ -215,15 +219,15 @@ func (a *Allocator) check(ctx context.Context, address netip.Addr) (netip.Addr, 
 	return address, nil
 }
 
-// ServiceCIDROf returns an object in the cache, or that [Allocator.CorrectServiceCIDR] has put there, whose CIDR has an address; nil for
-// none.
+// ServiceCIDROf returns an object in the cache, or that [Allocator.CorrectServiceCIDR] has put there, whose CIDR has an
+// address; nil for none.
 func (a *Allocator) ServiceCIDROf(address netip.Addr) *networkingv1.ServiceCIDR {
 	c, _ := find(a.cidrs.get(), address.Unmap())
 	return c.first
 }
 
-// CorrectServiceCIDR replaces an object that ServiceCIDROf has returned by the one that etcd has, nil for none, until the cache has another
-// one. After a restore of etcd a cache can be wrong until its server restarts.
+// CorrectServiceCIDR replaces an object that ServiceCIDROf has returned by the one that etcd has, nil for none, until
+// the cache has another one. After a restore of etcd a cache can be wrong until its server restarts.
 func (a *Allocator) CorrectServiceCIDR(cached, stored *networkingv1.ServiceCIDR) {
 	a.cidrs.correct(cached, stored)
 }
@@ -235,9 +239,9 @@ func (a *Allocator) List() []*networkingv1.IPAddress {
 	return objects
 }
 
-// awaitStart waits until addresses can be allocated for the first time. A server accepts requests before its informers have
-// synced, and the first server of a cluster before it has created the default ServiceCIDR. Without a CIDR it would answer that
-// the range is full, which no client retries.
+// awaitStart waits until addresses can be allocated for the first time. A server accepts requests before its informers
+// have synced, and the first server of a cluster before it has created the default ServiceCIDR. Without a CIDR it would
+// answer that the range is full, which no client retries.
 func (a *Allocator) awaitStart(ctx context.Context) error {
 	if a.hasStarted.Load() || a.startTimeout == 0 {
 		return nil

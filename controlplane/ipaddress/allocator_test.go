@@ -41,8 +41,8 @@ func serviceCIDR(name string, ready metav1.ConditionStatus, cidrs ...string) *ne
 	}
 }
 
-// newClient returns a clientset with objects. It numbers the revisions of IPAddress objects and checks preconditions like an API
-// server.
+// newClient returns a clientset with objects. It numbers the revisions of IPAddress objects and checks preconditions
+// like an API server.
 func newClient(objects ...runtime.Object) *fake.Clientset {
 	client := fake.NewClientset(objects...)
 	var mutex sync.Mutex
@@ -236,8 +236,9 @@ func TestServiceCIDRsChange(t *testing.T) {
 	eventually(t, "an address of a CIDR that is not ready is free again", func() bool { return a.Usage()[0].Free == 2 })
 }
 
-// TestServiceCIDRIsDeleted deletes a ServiceCIDR with a finalizer, as long as a controller waits until its addresses are unused. The
-// API server sets a deletion timestamp at once, and the controller's condition comes later: no address may be allocated meanwhile.
+// TestServiceCIDRIsDeleted deletes a ServiceCIDR with a finalizer, as long as a controller waits until its addresses
+// are unused. The API server sets a deletion timestamp at once, and the controller's condition comes later: no address
+// may be allocated meanwhile.
 func TestServiceCIDRIsDeleted(t *testing.T) {
 	withoutCondition := serviceCIDR("b", metav1.ConditionTrue, "10.7.0.0/30")
 	withoutCondition.Status = networkingv1.ServiceCIDRStatus{}
@@ -271,8 +272,8 @@ func TestServiceCIDRIsDeleted(t *testing.T) {
 	}
 }
 
-// TestRelease releases an address on behalf of a Service, with different objects in the API server and in the cache, which may be
-// stale. The object must be deleted only if it belongs to the Service.
+// TestRelease releases an address on behalf of a Service, with different objects in the API server and in the cache,
+// which may be stale. The object must be deleted only if it belongs to the Service.
 func TestRelease(t *testing.T) {
 	const name, asOf = "10.6.0.1", 50
 	object := func(owner string, revision int) *networkingv1.IPAddress {
@@ -351,7 +352,8 @@ func TestUndoOfWrittenObject(t *testing.T) {
 	}
 }
 
-// TestMappedAddress names an IPv4 address in the IPv6 form, as net.IP may have it. The name of its object is the IPv4 form.
+// TestMappedAddress names an IPv4 address in the IPv6 form, as net.IP may have it. The name of its object is the IPv4
+// form.
 func TestMappedAddress(t *testing.T) {
 	client := newClient(serviceCIDR("kubernetes", metav1.ConditionTrue, "10.6.0.0/24"))
 	a, startInformers := newAllocator(t, client, 20*time.Second)
@@ -450,8 +452,8 @@ func TestNotStarted(t *testing.T) {
 	}
 }
 
-// TestExpiry has addresses taken by objects that the informer never reports. After reservationTime the allocator must offer them
-// again, and the gauges must follow although nothing is allocated.
+// TestExpiry has addresses taken by objects that the informer never reports. After reservationTime the allocator must
+// offer them again, and the gauges must follow although nothing is allocated.
 func TestExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := newClient(serviceCIDR("kubernetes", metav1.ConditionTrue, "10.6.0.0/30"))
@@ -490,7 +492,8 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
-// TestConcurrentAllocations allocates all addresses from many goroutines. Each must get another one, at the first attempt.
+// TestConcurrentAllocations allocates all addresses from many goroutines. Each must get another one, at the first
+// attempt.
 func TestConcurrentAllocations(t *testing.T) {
 	client := newClient(serviceCIDR("kubernetes", metav1.ConditionTrue, "10.6.0.0/24"), serviceCIDR("more", metav1.ConditionTrue, "10.7.0.0/25"))
 	a, startInformers := newAllocator(t, client, 20*time.Second)

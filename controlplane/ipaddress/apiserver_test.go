@@ -19,8 +19,8 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// TestBesideKubeAPIServer allocates from one ServiceCIDR by two allocators and by the stock server itself, whose clients create
-// Services, until no address is free. Nobody may lose a creation, and each address must have one owner.
+// TestBesideKubeAPIServer allocates from one ServiceCIDR by two allocators and by the stock server itself, whose
+// clients create Services, until no address is free. Nobody may lose a creation, and each address must have one owner.
 func TestBesideKubeAPIServer(t *testing.T) {
 	const addresses = 1<<(32-24) - 2
 	etcd := etcdtest.Start(t, "")

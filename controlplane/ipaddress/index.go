@@ -16,12 +16,12 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// reservationTime is the time after which an address is offered again whose object the informer never reports: kube-apiserver's
-// default --request-timeout.
+// reservationTime is the time after which an address is offered again whose object the informer never reports:
+// kube-apiserver's default --request-timeout.
 const reservationTime = time.Minute
 
-// index knows which addresses of the CIDRs of one family are free. It follows the IPAddress objects of an informer, and reserves the
-// addresses that are being created, so that two allocations never try the same one.
+// index knows which addresses of the CIDRs of one family are free. It follows the IPAddress objects of an informer, and
+// reserves the addresses that are being created, so that two allocations never try the same one.
 type index struct {
 	core     *rangekeeper.Index
 	informer cache.SharedIndexInformer
@@ -134,9 +134,9 @@ func (x *index) isTaken(address netip.Addr) bool {
 	return x.core.IsTaken(address)
 }
 
-// createNext creates the object of a free address of one of the CIDRs, each with the probability of its share in the free addresses.
-// create is called again, for another address, while it returns an AlreadyExists error. The error is [rangekeeper.ErrFull] or that
-// of create; the address is the one that was tried last.
+// createNext creates the object of a free address of one of the CIDRs, each with the probability of its share in the
+// free addresses. create is called again, for another address, while it returns an AlreadyExists error. The error is
+// [rangekeeper.ErrFull] or that of create; the address is the one that was tried last.
 func (x *index) createNext(cidrs []rangekeeper.ServiceCIDR, create func(netip.Addr) (*networkingv1.IPAddress, error)) (netip.Addr, *networkingv1.IPAddress, error) {
 	x.refill()
 	for {
@@ -157,8 +157,8 @@ func (x *index) reserve(cidrs []rangekeeper.ServiceCIDR) (rangekeeper.Reservatio
 	return x.core.Reserve(cidrs, x.now()+reservationTime)
 }
 
-// create creates the object of an address. The API server is asked in any case: an address may be free that the informer still
-// reports as taken. The error is that of create.
+// create creates the object of an address. The API server is asked in any case: an address may be free that the
+// informer still reports as taken. The error is that of create.
 func (x *index) create(address netip.Addr, create func(netip.Addr) (*networkingv1.IPAddress, error)) (*networkingv1.IPAddress, error) {
 	reservation, err := x.core.ReserveAddr(address, x.now()+reservationTime)
 	if errors.Is(err, rangekeeper.ErrAlreadyAllocated) {
@@ -174,7 +174,8 @@ func (x *index) create(address netip.Addr, create func(netip.Addr) (*networkingv
 	return x.finish(reservation, create)
 }
 
-// peek returns a free address that createNext could allocate, and allocates nothing. The error is [rangekeeper.ErrFull].
+// peek returns a free address that createNext could allocate, and allocates nothing. The error is
+// [rangekeeper.ErrFull].
 func (x *index) peek(cidrs []rangekeeper.ServiceCIDR) (netip.Addr, error) {
 	x.refill()
 	x.peeking.Lock()

@@ -1,6 +1,7 @@
 package ipaddress
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -76,8 +77,8 @@ func (s *server) report() {
 	}
 }
 
-// interrupt ends the watch and compacts all revisions, as etcd does: the informer must list the objects, and is never told what has
-// happened since the last report.
+// interrupt ends the watch and compacts all revisions, as etcd does: the informer must list the objects, and is never
+// told what has happened since the last report.
 func (s *server) interrupt() {
 	s.mu.Lock()
 	ended := s.watch
@@ -86,7 +87,7 @@ func (s *server) interrupt() {
 	ended.Stop()
 }
 
-func (s *server) open(options metav1.ListOptions) (watch.Interface, error) {
+func (s *server) open(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if after, err := strconv.ParseUint(options.ResourceVersion, 10, 64); err != nil || after < s.compacted {
@@ -95,7 +96,7 @@ func (s *server) open(options metav1.ListOptions) (watch.Interface, error) {
 	return s.watch, nil
 }
 
-func (s *server) list(metav1.ListOptions) (runtime.Object, error) {
+func (s *server) list(context.Context, metav1.ListOptions) (runtime.Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := &networkingv1.IPAddressList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatUint(s.revision, 10)}}
@@ -114,8 +115,8 @@ func start(t *testing.T, names []string, cidrs ...string) (*server, *index, []ra
 		s.objects[name] = s.next(&networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 	lists := &cache.ListWatch{
-		ListFunc:  s.list,
-		WatchFunc: s.open,
+		ListWithContextFunc:  s.list,
+		WatchFuncWithContext: s.open,
 	}
 	informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lists, s), &networkingv1.IPAddress{}, 0, cache.Indexers{})
 	index, err := newIndex(informer, corev1.IPv4Protocol, func(netip.Addr) {})
@@ -185,8 +186,8 @@ func TestLaggingWatch(t *testing.T) {
 	}
 }
 
-// TestInterruptedWatch has objects created, deleted and recreated while the informer does not watch. It then reports a deletion
-// without the last state of the object.
+// TestInterruptedWatch has objects created, deleted and recreated while the informer does not watch. It then reports a
+// deletion without the last state of the object.
 func TestInterruptedWatch(t *testing.T) {
 	s, index, cidrs := start(t, []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, "10.0.0.0/29")
 	s.delete("10.0.0.3")
@@ -256,7 +257,8 @@ func TestNamedAddress(t *testing.T) {
 	}
 }
 
-// TestFailures creates nothing for certain, and perhaps. Both keep no address: an object that exists is refused by the API server.
+// TestFailures creates nothing for certain, and perhaps. Both keep no address: an object that exists is refused by the
+// API server.
 func TestFailures(t *testing.T) {
 	s, index, cidrs := start(t, nil, "10.0.0.0/30")
 	forbidden, timeout := apierrors.NewForbidden(networkingv1.Resource("ipaddresses"), "x", nil), errors.New("connection lost")

@@ -23,13 +23,15 @@ type Recorder interface {
 	Allocated(cidr netip.Prefix, scope Scope, took time.Duration)
 	// Failed counts an allocation that failed.
 	Failed(cidr netip.Prefix, scope Scope)
-	// SetUsage sets the numbers of used and free addresses. The first call for a CIDR comes before its first allocation.
+	// SetUsage sets the numbers of used and free addresses. The first call for a CIDR comes before its first
+	// allocation.
 	SetUsage(cidr netip.Prefix, used, free uint64)
 	// Forget drops all numbers of a CIDR that is gone.
 	Forget(cidr netip.Prefix)
 }
 
-// Record has r record from now on, and sets the usage of all CIDRs at once: a CIDR without an allocation has gauges, too.
+// Record has r record from now on, and sets the usage of all CIDRs at once: a CIDR without an allocation has gauges,
+// too.
 func (a *Allocator) Record(r Recorder) {
 	a.gauges.Lock()
 	a.recorder = r

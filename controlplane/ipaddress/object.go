@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// ManagedBy is the value of the label ipaddress.kubernetes.io/managed-by of the objects that allocators create. The repair of
-// kube-apiserver removes such an object if no Service has its address.
+// ManagedBy is the value of the label ipaddress.kubernetes.io/managed-by of the objects that allocators create. The
+// repair of kube-apiserver removes such an object if no Service has its address.
 const ManagedBy = "ipallocator.k8s.io"
 
 // releaseTries is the number of attempts to delete an object that other clients write concurrently.
@@ -43,9 +43,9 @@ func (a *Allocator) Undo(ctx context.Context, object *networkingv1.IPAddress) er
 	return err
 }
 
-// Release deletes the object of an address that an owner has given up, if it refers to the owner. asOf is the resource version of the
-// write by which the owner gave up the address: an object that was written later belongs to a later allocation, and stays. A
-// missing object is no error.
+// Release deletes the object of an address that an owner has given up, if it refers to the owner. asOf is the resource
+// version of the write by which the owner gave up the address: an object that was written later belongs to a later
+// allocation, and stays. A missing object is no error.
 //
 // It compares resource versions, as IPAddress objects and Services are in one etcd. Where they are not
 // (--etcd-servers-overrides), it may leave an object to the repair.

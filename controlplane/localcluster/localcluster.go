@@ -170,7 +170,8 @@ func (c *Cluster) start(ctx context.Context) error {
 			return err
 		}
 		if i == 0 {
-			// Not before one is ready: the next run is not to have ranges that servers refuse, or that came with another mistake.
+			// Not before one is ready: the next run is not to have ranges that servers refuse, or that came with
+			// another mistake.
 			if err := settings.write(); err != nil {
 				return err
 			}
@@ -188,8 +189,8 @@ func (c *Cluster) start(ctx context.Context) error {
 	return nil
 }
 
-// keep starts a server again each time that it ends, as others serve meanwhile, until the context is done. It returns an error if the
-// server is the only one, or does not get ready again.
+// keep starts a server again each time that it ends, as others serve meanwhile, until the context is done. It returns
+// an error if the server is the only one, or does not get ready again.
 func (c *Cluster) keep(ctx context.Context, s *server, flags []string, config *rest.Config) error {
 	for {
 		select {
@@ -262,8 +263,8 @@ func (c *Cluster) Kubeconfig() string { return c.file("kubeconfig") }
 // EtcdEndpoints are the URLs at which clients reach etcd.
 func (c *Cluster) EtcdEndpoints() []string { return c.etcd.Endpoints() }
 
-// Failed receives an [ErrServer] if the only server ends before [Cluster.Stop], or one of several that is started again then does not
-// get ready.
+// Failed receives an [ErrServer] if the only server ends before [Cluster.Stop], or one of several that is started again
+// then does not get ready.
 func (c *Cluster) Failed() <-chan error { return c.failed }
 
 // Stop ends the servers in order, the last one first, and then etcd. The error names

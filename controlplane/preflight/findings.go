@@ -9,6 +9,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
 // checkFindings adds a check for each reason of the audit's findings, in the order of the runbook.
@@ -30,6 +31,11 @@ func (p *preflight) checkFindings() {
 				others = append(others, f)
 			}
 		}
+		if len(others) > 0 && others[0].IsOfBootstrap() {
+			worst := max(slices.IndexFunc(others, func(f audit.Finding) bool { return f.Remedy != rangekeeper.RemedyAPIServer }), 0)
+			p.addFindings(reason, others, p.ofServers(others[worst]))
+			continue
+		}
 		if reason == "ClusterIPNotAllocated" {
 			p.addFindings(reason, inBitmaps, p.ofBitmap())
 			p.addFindings(reason, others, p.ofObjects())
@@ -39,7 +45,8 @@ func (p *preflight) checkFindings() {
 	}
 }
 
-// checkTexts looks for ClusterIPs in another text than the canonical one, which are no fault as long as bitmaps record them.
+// checkTexts looks for ClusterIPs in another text than the canonical one, which are no fault as long as bitmaps record
+// them.
 func (p *preflight) checkTexts() {
 	if !p.createsObjects() {
 		return
@@ -151,6 +158,16 @@ func (p *preflight) verdict(reason string) verdict {
 	}
 	entry, _ := runbook.Named(reason)
 	return verdict{Must, fmt.Sprintf("kube-apiserver %v reports it in each repair pass and cannot repair it.", p.To), entry.Remedy, nil, nil}
+}
+
+// ofServers is the verdict about what API servers keep.
+func (p *preflight) ofServers(f audit.Finding) verdict {
+	entry, _ := runbook.Named(f.Reason)
+	v := verdict{Must, "The upgrade does not change that.", entry.Remedy, p.Explain("default/" + clusterstate.KubernetesService), nil}
+	if f.Remedy == rangekeeper.RemedyAPIServer {
+		v.level, v.what = Surprise, "An API server repairs it when it starts, and each one that lives does."
+	}
+	return v
 }
 
 // ofBitmap is the verdict about ClusterIPs that a bitmap lacks.

@@ -16,12 +16,13 @@ type policy struct {
 	constraints    *admissionv1.MatchResources
 	// bindings have nil for one that matches all that the policy matches.
 	bindings []*admissionv1.MatchResources
-	// refuses says that it can refuse a write, and isConditional that its matchConditions decide whether it is evaluated.
+	// refuses says that it can refuse a write, and isConditional that its matchConditions decide whether it is
+	// evaluated.
 	refuses, isConditional bool
 }
 
-// checkPolicies looks for admission policies that are evaluated for the writes of the first repair pass, as checkWebhooks does for
-// webhooks.
+// checkPolicies looks for admission policies that are evaluated for the writes of the first repair pass, as
+// checkWebhooks does for webhooks.
 func (p *preflight) checkPolicies() {
 	const name = "Policies"
 	if p.To < objectsSince && !p.byObjects {
@@ -120,7 +121,8 @@ func (one policy) matches(w write) bool {
 	})
 }
 
-// matchesResources reports whether constraints or a binding match a write. Without rules they match all, which a policy never has.
+// matchesResources reports whether constraints or a binding match a write. Without rules they match all, which a policy
+// never has.
 func matchesResources(m *admissionv1.MatchResources, w write) bool {
 	if m == nil || !selects(m.ObjectSelector, w.resource) {
 		return false

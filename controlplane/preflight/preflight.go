@@ -1,5 +1,5 @@
-// Package preflight says what stops or surprises an upgrade of a cluster to another release of Kubernetes, as far as it is
-// about ClusterIPs and node ports.
+// Package preflight says what stops or surprises an upgrade of a cluster to another release of Kubernetes, as far as it
+// is about ClusterIPs and node ports.
 //
 // It decides from the state that an audit has read, and from that audit. docs/upgrade.md has the sources of each check.
 package preflight
@@ -18,8 +18,8 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// maxRequests is how many requests the first repair can make within its minute if a write takes 10 ms, up to which etcd takes
-// a disk to be fast enough. kube-apiserver makes them one after another, without a limit of their rate.
+// maxRequests is how many requests the first repair can make within its minute if a write takes 10 ms, up to which etcd
+// takes a disk to be fast enough. kube-apiserver makes them one after another, without a limit of their rate.
 const maxRequests = 6000
 
 // Options of a preflight.
@@ -34,8 +34,8 @@ type Options struct {
 	Explain func(what string) []string
 	// Kubectl are kubectl's flags for the same cluster, each with its value.
 	Kubectl []string
-	// Repair are the words of the command that repairs the source, nil if it cannot be written. AtRest says that this is a
-	// snapshot, in which IPAddress objects are repaired, too.
+	// Repair are the words of the command that repairs the source, nil if it cannot be written. AtRest says that this
+	// is a snapshot, in which IPAddress objects are repaired, too.
 	Repair []string
 	AtRest bool
 }
@@ -337,8 +337,8 @@ func (p *preflight) checkFirstRepair() {
 	p.add(c)
 }
 
-// retries says of a release which patch release makes a write of its first repair pass again if the server is not yet ready for
-// it (kubernetes#136288). docs/upgrade.md says how that was found.
+// retries says which patch release repeats a write of its first repair pass for which the server is not ready yet
+// (kubernetes#136288). docs/upgrade.md says how that was found.
 var retries = map[Release]string{
 	33: "1.33.13 makes", 34: "1.34.4 does not make", 35: "1.35.4 does not make", 36: "1.36.3 makes", 37: "1.37.2 makes",
 }
@@ -372,7 +372,7 @@ func (p *preflight) checkBeta() {
 
 // unknown adds what the audit does not know.
 func (p *preflight) unknown(u audit.Unknown) {
-	c := Check{Name: u.Range, Level: Unknown, Message: strings.ToUpper(u.Message[:1]) + u.Message[1:] + ".", Remedy: "Read etcd or an etcd snapshot, with --endpoints or --etcd-snapshot."}
+	c := Check{Name: cmp.Or(u.Range, "API servers"), Level: Unknown, Message: strings.ToUpper(u.Message[:1]) + u.Message[1:] + ".", Remedy: "Read etcd or an etcd snapshot, with --endpoints or --etcd-snapshot."}
 	switch {
 	case strings.Contains(u.Message, "--service-node-port-range"):
 		c.Remedy = "Name the range of the API servers with --service-node-port-range, or read etcd or an etcd snapshot."

@@ -9,6 +9,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,6 +17,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/preflight"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
 // cluster is a state to be changed by tests.
@@ -26,7 +28,8 @@ func newCluster(release string) cluster {
 	return cluster{&clusterstate.State{Revision: 100, Ranges: map[string]clusterstate.StoredRange{}, Upgrade: &clusterstate.Upgrade{Release: release}}}
 }
 
-// bitmaps has ClusterIPs and node ports recorded in bitmaps, of which offset 0 is set, as that of the Service kubernetes.
+// bitmaps has ClusterIPs and node ports recorded in bitmaps, of which offset 0 is set, as that of the Service
+// kubernetes.
 func bitmaps(release string) cluster {
 	c := newCluster(release)
 	c.bitmap(clusterstate.ServiceIPs, "10.96.0.0/16", 1)
@@ -79,6 +82,36 @@ func (c cluster) address(ip, service string) {
 	})
 }
 
+// servers has one API server, with a lease and in the endpoints.
+func (c cluster) servers() {
+	const ip, name = "192.0.2.1", clusterstate.KubernetesService
+	meta := metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name, ResourceVersion: "90"}
+	lease, err := (&corev1.Endpoints{Subsets: []corev1.EndpointSubset{{Addresses: []corev1.EndpointAddress{{IP: ip}}}}}).Marshal()
+	if err != nil {
+		panic(err)
+	}
+	envelope := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "Endpoints"}, Raw: lease}
+	value, err := envelope.Marshal()
+	if err != nil {
+		panic(err)
+	}
+	endpoints := &corev1.Endpoints{ObjectMeta: meta, Subsets: []corev1.EndpointSubset{{
+		Addresses: []corev1.EndpointAddress{{IP: ip}}, Ports: []corev1.EndpointPort{{Name: "https", Port: 6443, Protocol: corev1.ProtocolTCP}},
+	}}}
+	slice := discoveryv1.EndpointSlice{
+		ObjectMeta: meta, AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{ip}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}},
+		Ports:     []discoveryv1.EndpointPort{{Name: new("https"), Port: new(int32(6443)), Protocol: new(corev1.ProtocolTCP)}},
+	}
+	slice.Labels = map[string]string{discoveryv1.LabelServiceName: name}
+	endpoints.Labels = map[string]string{discoveryv1.LabelSkipMirror: "true"}
+	c.Bootstrap = &clusterstate.Bootstrap{
+		Leases:    []clusterstate.ServerLease{{Key: "/registry/masterleases/" + ip, Value: append([]byte("k8s\x00"), value...), ModRevision: 90, ID: 7, State: clusterstate.LeaseGranted}},
+		Endpoints: endpoints, Slices: []discoveryv1.EndpointSlice{slice},
+		Namespaces: []string{"default", "kube-node-lease", "kube-public", "kube-system"},
+	}
+}
+
 // webhook returns a webhook for a rule of all operations.
 func webhook(resources ...string) admissionv1.ValidatingWebhook {
 	return admissionv1.ValidatingWebhook{Name: "check.example.com", Rules: []admissionv1.RuleWithOperations{{
@@ -117,7 +150,7 @@ func command(words ...string) []string {
 
 func newReport(t *testing.T, c cluster, o preflight.Options) *preflight.Report {
 	t.Helper()
-	a, err := audit.New(c.State, audit.Options{})
+	a, err := audit.New(c.State, audit.Options{Judge: rangekeeper.BootstrapPlan})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,6 +230,19 @@ func TestChecks(t *testing.T) {
 			[]string{must + "ServiceCIDR: 10.96.0.0/16,fd00::/112"}},
 		{"no default", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.ServiceCIDRs[0].Name = "more" },
 			[]string{surprise + "ServiceCIDR: There is no ServiceCIDR kubernetes", surprise + "FirstRepair: 1 ServiceCIDR created"}},
+
+		// What API servers keep
+		{"servers", objects("v1.35.4"), "1.36", flag, func(c cluster) {
+			c.servers()
+			c.Bootstrap.Leases[0].State = clusterstate.LeaseMissing
+			c.Bootstrap.Namespaces = c.Bootstrap.Namespaces[1:]
+		}, []string{must + "LeaseNeverExpires: 192.0.2.1. The upgrade does not change that.",
+			surprise + "NamespaceMissing: default. An API server repairs it"}},
+		{"servers are right", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.servers() }, nil},
+		{"leases unseen", objects("v1.35.4"), "1.36", flag, func(c cluster) {
+			c.servers()
+			c.Bootstrap.LeasesUnseen = "the Kubernetes API does not serve them"
+		}, []string{unknown + "API servers: Whether servers that have ended still hold leases"}},
 
 		// Findings
 		{"double ClusterIP", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.service("more", "10.96.0.1") },

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/rangekeeper/rangekeeper/controlplane/kubernetes"
+	"github.com/rangekeeper/rangekeeper/controlplane/releases"
 )
 
 // Release is a minor release of Kubernetes 1: 34 is 1.34.
@@ -15,11 +15,11 @@ type Release int
 
 // The releases that change how ClusterIPs are recorded, by the feature gates in pkg/features of kubernetes.
 const (
-	// objectsSince creates IPAddress objects and a ServiceCIDR by default (MultiCIDRServiceAllocator), and writes bitmaps, too. It
-	// no longer repairs the bitmaps.
+	// objectsSince creates IPAddress objects and a ServiceCIDR by default (MultiCIDRServiceAllocator), and writes
+	// bitmaps, too. It no longer repairs the bitmaps.
 	objectsSince Release = 33
-	// bitmapsUntil is the last release that writes bitmaps of ClusterIPs by default (DisableAllocatorDualWrite), and that can be run
-	// without IPAddress objects.
+	// bitmapsUntil is the last release that writes bitmaps of ClusterIPs by default (DisableAllocatorDualWrite), and
+	// that can be run without IPAddress objects.
 	bitmapsUntil Release = 33
 	// noBitmapsSince cannot be told to write bitmaps: the feature gate is locked.
 	noBitmapsSince Release = 35
@@ -43,7 +43,7 @@ func releaseOf(text string) (r Release, ok bool) {
 
 // Targets are the releases that can be upgraded to, the oldest first.
 func Targets() (all []string) {
-	for _, release := range slices.Backward(kubernetes.Releases()) {
+	for _, release := range slices.Backward(releases.All()) {
 		if minor, ok := releaseOf(release); ok {
 			all = append(all, minor.String())
 		}

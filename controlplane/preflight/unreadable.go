@@ -22,8 +22,9 @@ const (
 	repairLater = readFirst + " Nothing is repaired before that."
 )
 
-// checkUnreadable looks for objects that cannot be decoded, or whose name is not that of their key. A kube-apiserver cannot list the
-// kind of the former, and without lists of Services and IPAddress objects it is never ready; the latter it lists, and never finds.
+// checkUnreadable looks for objects that cannot be decoded, or whose name is not that of their key. A kube-apiserver
+// cannot list the kind of the former, and without lists of Services and IPAddress objects it is never ready; the latter
+// it lists, and never finds.
 func (p *preflight) checkUnreadable() {
 	var keys []string
 	for _, u := range p.state.Unreadable {

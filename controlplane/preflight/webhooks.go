@@ -47,8 +47,8 @@ func (p *preflight) webhookWrites() []write {
 	}
 }
 
-// defaultIsReady reports whether the default ServiceCIDR has the condition Ready, true or not. A kube-apiserver sets it if it is
-// missing.
+// defaultIsReady reports whether the default ServiceCIDR has the condition Ready, true or not. A kube-apiserver sets it
+// if it is missing.
 func (p *preflight) defaultIsReady() bool {
 	at := slices.IndexFunc(p.state.ServiceCIDRs, func(s networkingv1.ServiceCIDR) bool { return s.Name == clusterstate.DefaultServiceCIDR })
 	if at < 0 {
@@ -59,8 +59,8 @@ func (p *preflight) defaultIsReady() bool {
 	})
 }
 
-// checkWebhooks looks for admission webhooks that are called for the writes of the first repair pass. If one refuses them, or
-// cannot be called and does not let that pass, the server is never ready (kubernetes#137356).
+// checkWebhooks looks for admission webhooks that are called for the writes of the first repair pass. If one refuses
+// them, or cannot be called and does not let that pass, the server is never ready (kubernetes#137356).
 func (p *preflight) checkWebhooks() {
 	const name = "Webhooks"
 	if p.To < objectsSince && !p.byObjects {
@@ -80,7 +80,8 @@ func (p *preflight) checkWebhooks() {
 	}
 }
 
-// forbidden says that it is unknown whether these match, since the server refused a list with this text, and which rights are missing.
+// forbidden says that it is unknown whether these match, since the server refused a list with this text, and which
+// rights are missing.
 func (p *preflight) forbidden(name, these, text, rights string) {
 	p.add(Check{
 		Name: name, Level: Unknown, Message: fmt.Sprintf("Whether %s match %s or %s: %s.", these, serviceCIDRs, ipAddresses, strings.TrimSuffix(text, ".")),
@@ -105,8 +106,8 @@ func (p *preflight) webhookConfigurations() (all []webhookConfiguration) {
 	return all
 }
 
-// checkConfiguration adds a check for the webhooks of a configuration that match the same writes with the same effect, and
-// reports whether there are any.
+// checkConfiguration adds a check for the webhooks of a configuration that match the same writes with the same effect,
+// and reports whether there are any.
 func (p *preflight) checkConfiguration(name string, c webhookConfiguration) bool {
 	var effects []webhookEffect
 	for i := range c.hooks {
@@ -185,8 +186,8 @@ func (p *preflight) effectOf(h *admissionv1.ValidatingWebhook) (webhookEffect, b
 	return e, len(whats) > 0
 }
 
-// matches reports whether a webhook is called for a write, if its matchConditions hold. A namespaceSelector never excludes objects
-// of the cluster.
+// matches reports whether a webhook is called for a write, if its matchConditions hold. A namespaceSelector never
+// excludes objects of the cluster.
 func matches(h *admissionv1.ValidatingWebhook, w write) bool {
 	exact := h.MatchPolicy != nil && *h.MatchPolicy == admissionv1.Exact
 	return selects(h.ObjectSelector, w.resource) && slices.ContainsFunc(h.Rules, func(r admissionv1.RuleWithOperations) bool {
@@ -197,8 +198,8 @@ func matches(h *admissionv1.ValidatingWebhook, w write) bool {
 	})
 }
 
-// matchesResource reports whether a rule's text names the resource of a write. A star in front of the slash stands for all
-// resources, and one behind it for the resource and its subresources.
+// matchesResource reports whether a rule's text names the resource of a write. A star in front of the slash stands for
+// all resources, and one behind it for the resource and its subresources.
 func matchesResource(text string, w write) bool {
 	resource, subresource, _ := strings.Cut(text, "/")
 	return (resource == "*" || resource == w.resource) && (subresource == "*" || subresource == w.subresource)

@@ -1,4 +1,5 @@
-// Package repair makes repair passes over the stored ranges of a running cluster. All decisions are made by the core library.
+// Package repair makes repair passes over the stored ranges of a running cluster. All decisions are made by the core
+// library.
 package repair
 
 import (
@@ -19,38 +20,40 @@ const (
 // Range is a stored range that passes are made over. A Store of package etcdstore is one.
 type Range interface {
 	// ReadForPass reads the range for a pass, and returns whether the pass may clean leaks, so that Fence comes next.
-	ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (view rangekeeper.State, needsFence bool, err error)
-	// Fence writes the fence of the range for a pass that has read all its ranges, and begins a look: before is that of the fence
-	// before. Services are listed at the revision of the last look. A range without an etcd has none.
-	Fence(ctx context.Context, pass *rangekeeper.Pass, before *etcdstore.Look) (*etcdstore.Look, error)
-	// CheckRepair looks whether Repair would refuse the range as it was read, or would without [rangekeeper.ReplaceOnce].
-	CheckRepair(pass *rangekeeper.Pass) error
+	ReadForPass(ctx context.Context, pass *rangekeeper.RepairPass) (view rangekeeper.View, needsFence bool, err error)
+	// Fence writes the fence of the range for a pass that has read all its ranges, and begins a look: before is that of
+	// the fence before. Services are listed at the revision of the last look. A range without an etcd has none.
+	Fence(ctx context.Context, pass *rangekeeper.RepairPass, before *etcdstore.Look) (*etcdstore.Look, error)
+	// CheckRepair looks whether Repair would refuse the range as it was read, or would without
+	// [rangekeeper.ReplaceOnce].
+	CheckRepair(pass *rangekeeper.RepairPass) error
 	// Repair writes what the finished pass, which had this look, found out about the range.
-	Repair(ctx context.Context, pass *rangekeeper.Pass, look *etcdstore.Look, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error)
+	Repair(ctx context.Context, pass *rangekeeper.RepairPass, look *etcdstore.Look, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error)
 }
 
 // RangeOutcome is the outcome of a pass for one range.
 type RangeOutcome struct {
 	// Missing says that nothing was stored before, or another range.
 	Missing bool
-	// Kept is why the stored range was not replaced by the configured one: a rangekeeper.ErrRangeInUse, which is no failure.
+	// Kept is why the stored range was not replaced by the configured one: a rangekeeper.ErrRangeInUse, which is no
+	// failure.
 	Kept error
-	// Replaced is the rangekeeper.ErrRangeInUse that [rangekeeper.ReplaceOnce] has overridden. A dry run does not know that, and has
-	// it as Kept.
+	// Replaced is the rangekeeper.ErrRangeInUse that [rangekeeper.ReplaceOnce] has overridden. A dry run does not know
+	// that, and has it as Kept.
 	Replaced error
 	// Changed is the number of values that were left alone, as they, or Services, had changed since they were read.
 	Changed int
 }
 
-// Drive makes one pass, step by step: it reads the ranges, has observe end the audit of the pass, repairs the ranges that are
-// in use unless dryRun is set, and records in the report what was done. The outcomes are in the order of the ranges. If some
-// repairs fail, the others are made all the same, and their outcomes come with the error; there are no outcomes if the pass
-// failed before.
+// Drive makes one pass, step by step: it reads the ranges, has observe end the audit of the pass, repairs the ranges
+// that are in use unless dryRun is set, and records in the report what was done. The outcomes are in the order of the
+// ranges. If some repairs fail, the others are made all the same, and their outcomes come with the error; there are no
+// outcomes if the pass failed before.
 //
-// observe is called when all ranges are read. It lists Services linearizably, at the revision at if that is not 0 and revisions can be
-// compared, shows them to an audit to which [rangekeeper.Pass.Audit] has added what was read, and returns what
-// [rangekeeper.Pass.Finish] has returned; the caller closes that.
-func Drive(ctx context.Context, passes *rangekeeper.Passes, ranges []Range, dryRun bool, observe func(pass *rangekeeper.Pass, at int64) (*rangekeeper.Report, rangekeeper.ServiceList, error)) ([]RangeOutcome, error) {
+// observe is called when all ranges are read. It lists Services linearizably, at the revision at if that is not 0 and
+// revisions can be compared, shows them to an audit to which [rangekeeper.RepairPass.Audit] has added what was read,
+// and returns what [rangekeeper.RepairPass.Finish] has returned; the caller closes that.
+func Drive(ctx context.Context, passes *rangekeeper.LeakTracker, ranges []Range, dryRun bool, observe func(pass *rangekeeper.RepairPass, at int64) (*rangekeeper.Report, rangekeeper.ServiceList, error)) ([]RangeOutcome, error) {
 	pass, err := passes.Start()
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 
 // TestAlerts has all metrics that the alert rules of the chart read.
 func TestAlerts(t *testing.T) {
-	rules, err := os.ReadFile(project.Path("deploy", "chart", "alerts.yaml"))
+	rules, err := os.ReadFile(project.Path("release", "deploy", "chart", "alerts.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

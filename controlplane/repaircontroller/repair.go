@@ -15,8 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
@@ -36,28 +34,33 @@ type Config struct {
 	// older than a range that was read before ends a pass with rangekeeper.ErrStaleList.
 	SameEtcd bool
 	// Recorder records findings as Events.
-	Recorder events.EventRecorder
+	Recorder Recorder
 	// Names are those of Ranges, for metrics about each; without them there are none.
 	Names []string
 	// Metrics count what is found and done; nil for nobody.
 	Metrics *Metrics
 	// DryRun finds out what would be repaired, and repairs and reports nothing.
 	DryRun bool
-	// Interval is the time between passes; 0 for repair.DefaultInterval. A leak is cleaned in the pass that sees it for the
-	// Passes-th time in a row; 0 for repair.DefaultPasses.
+	// Interval is the time between passes; 0 for repair.DefaultInterval. A leak is cleaned in the pass that sees it for
+	// the Passes-th time in a row; 0 for repair.DefaultPasses.
 	Interval time.Duration
 	Passes   uint8
 }
 
-// ListServices returns all Services at one revision of their etcd, and the revision, 0 if that is unknown: at the revision at if that is
-// not 0, else at one that is not older than the call.
+// Recorder records Events: an EventRecorder of package events in client-go is one.
+type Recorder interface {
+	Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any)
+}
+
+// ListServices returns all Services at one revision of their etcd, and the revision, 0 if that is unknown: at the
+// revision at if that is not 0, else at one that is not older than the call.
 type ListServices func(ctx context.Context, at int64) (services []*corev1.Service, revision int64, err error)
 
 // Repairer makes repair passes.
 type Repairer struct {
 	config Config
 	mu     sync.Mutex // for a pass
-	passes *rangekeeper.Passes
+	passes *rangekeeper.LeakTracker
 }
 
 // New makes a Repairer, which has seen nothing yet.
@@ -68,7 +71,7 @@ func New(config Config) (*Repairer, error) {
 	if config.Passes == 0 {
 		config.Passes = repair.DefaultPasses
 	}
-	passes, err := rangekeeper.NewPasses(config.Passes, config.Interval)
+	passes, err := rangekeeper.NewLeakTracker(config.Passes, config.Interval)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +85,7 @@ func (r *Repairer) Close() error { return r.passes.Close() }
 type Result struct {
 	// Services is how many were listed.
 	Services int
-	// Findings are what is wrong with Services; what was to be repaired, but had come right by itself, is not among them.
+	// Findings are what is wrong with Services, without what resolved itself before the repair.
 	Findings []rangekeeper.Finding
 	// Ranges are in the order of the Config.
 	Ranges []RangeResult
@@ -92,8 +95,8 @@ type Result struct {
 type RangeResult struct {
 	// Made says that nothing was stored before, or a range that was replaced.
 	Made bool
-	// Kept is why the stored range was not replaced by the configured one: a rangekeeper.ErrRangeInUse, which is no failure.
-	// Nothing is found then: Services are not wrong by a range that is not in force.
+	// Kept is why the stored range was not replaced by the configured one: a rangekeeper.ErrRangeInUse, which is no
+	// failure. Nothing is found then: Services are not wrong by a range that is not in force.
 	Kept error
 	// Replaced is what a rangekeeper.ReplaceOnce has overridden, a rangekeeper.ErrRangeInUse; a dry run has it as Kept.
 	Replaced error
@@ -102,15 +105,16 @@ type RangeResult struct {
 	// Set and Cleared are how many values were recorded and freed, Changed how many were left alone as they, or
 	// Services, had changed since they were read.
 	Set, Cleared, Changed int
-	// Size is how many values the range has, Used how many are recorded after the pass, and InUse how many Services use.
+	// Size is how many values the range has, Used how many are recorded after the pass, and InUse how many Services
+	// use.
 	Size, Used, InUse uint64
 	// Name is that of the Config; empty if it has none.
 	Name string
 }
 
-// Pass makes one pass: it reads the ranges, lists Services after that, and repairs what is wrong. After an error nothing
-// was repaired, or not in all ranges, and the Result has what was; the next pass tries again. Passes go one after another: one
-// that was given up may still be under way when the next is called for.
+// Pass makes one pass: it reads the ranges, lists Services after that, and repairs what is wrong. After an error
+// nothing was repaired, or not in all ranges, and the Result has what was; the next pass tries again. Passes go one
+// after another: one that was given up may still be under way when the next is called for.
 func (r *Repairer) Pass(ctx context.Context) (Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,7 +138,7 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 	var services []*corev1.Service
 	var report *rangekeeper.Report
 	var result Result
-	outcomes, failure := repair.Drive(ctx, r.passes, r.config.Ranges, r.config.DryRun, func(pass *rangekeeper.Pass, at int64) (*rangekeeper.Report, rangekeeper.ServiceList, error) {
+	outcomes, failure := repair.Drive(ctx, r.passes, r.config.Ranges, r.config.DryRun, func(pass *rangekeeper.RepairPass, at int64) (*rangekeeper.Report, rangekeeper.ServiceList, error) {
 		var listed rangekeeper.ServiceList
 		var revision int64
 		var err error
@@ -183,7 +187,7 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 }
 
 // audit compares what the pass has read with Services that were listed after that.
-func (r *Repairer) audit(pass *rangekeeper.Pass, services []*corev1.Service) (*rangekeeper.Report, error) {
+func (r *Repairer) audit(pass *rangekeeper.RepairPass, services []*corev1.Service) (*rangekeeper.Report, error) {
 	audit, err := pass.Audit()
 	if err != nil {
 		return nil, err
@@ -200,9 +204,13 @@ func (r *Repairer) audit(pass *rangekeeper.Pass, services []*corev1.Service) (*r
 	return pass.Finish(audit)
 }
 
-// APIServices lists the Services of an API server: a list without a resource version is linearizable, and its further pages
-// are of the first one's revision. The resource version is the revision of etcd.
-func APIServices(client corev1client.ServiceInterface) ListServices {
+// APIServices lists the Services of an API server: a list without a resource version is linearizable, and its further
+// pages are of the first one's revision. The resource version is the revision of etcd.
+//
+// A client of package kubernetes in client-go is one, CoreV1().Services("").
+func APIServices(client interface {
+	List(ctx context.Context, options metav1.ListOptions) (*corev1.ServiceList, error)
+}) ListServices {
 	page := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return client.List(ctx, options)
 	}

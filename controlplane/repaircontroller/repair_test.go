@@ -278,8 +278,8 @@ func TestDamagedCluster(t *testing.T) {
 		}
 	}
 	t.Logf("%v", counted)
-	// The gauges are those of the last pass: what is recorded is used or leaked, but for the values of Services that were created or
-	// deleted meanwhile.
+	// The gauges are those of the last pass: what is recorded is used or leaked, but for the values of Services that
+	// were created or deleted meanwhile.
 	const underWay = 20
 	gauges := map[string]float64{}
 	for _, family := range must(registry.Gather()) {

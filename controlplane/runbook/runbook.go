@@ -1,10 +1,11 @@
-// Package runbook explains each kind of fault that an audit finds. docs/runbook.md has the same texts and the restore of a
-// repaired snapshot; a test compares the two.
+// Package runbook explains each kind of fault that an audit finds. docs/runbook.md has the same texts and the restore
+// of a repaired snapshot; a test compares the two.
 package runbook
 
 import "strings"
 
-// ServiceCIDR is the manifest of a ServiceCIDR object, once it has a CIDR. The API server makes its name, which is new each time.
+// ServiceCIDR is the manifest of a ServiceCIDR object, once it has a CIDR. The API server makes its name, which is new
+// each time.
 const ServiceCIDR = `{"apiVersion":"networking.k8s.io/v1","kind":"ServiceCIDR","metadata":{"generateName":"extra-"},"spec":{"cidrs":["CIDR"]}}`
 
 // Leak is the name of the entry of leaks, which have no reason.
@@ -108,6 +109,101 @@ var entries = []Entry{
 			"Service.",
 	},
 	{
+		"LeaseNeverExpires", "A server's lease that never expires",
+		"The key of an API server's lease, masterleases/ADDRESS in etcd, has no lease of etcd any more, or had none: etcd does " +
+			"not delete it when its server ends. A restore of etcd from a backup of other machines can leave such keys.",
+		"If the server has ended, its address stays in the endpoints of the Service kubernetes, and each connection of a Pod " +
+			"that goes to it fails or waits, for ever.",
+		"In a snapshot, `rangekeeper repair --to-file` deletes the leases of all servers: each writes its own again when it " +
+			"starts. In a running cluster, `rangekeeper repair --endpoints ... --apply` deletes the key if a second look, 30 " +
+			"seconds later, finds it as it was: a server that lives writes its lease every 10 seconds, with a time to live. The " +
+			"servers that live take the address out of the endpoints within 10 seconds.",
+	},
+	{
+		"LeaseNotValid", "A server's lease that cannot be read",
+		"The value of an API server's lease is damaged, or its address cannot be an endpoint.",
+		"A kube-apiserver that cannot read one lease no longer changes the endpoints of the Service kubernetes at all: servers " +
+			"that end stay in them, and new ones do not get into them.",
+		"In a snapshot, `rangekeeper repair --to-file` deletes the leases of all servers. In a running cluster, `rangekeeper " +
+			"repair --endpoints ... --apply` deletes the key if it never expires, as that of LeaseNeverExpires. One that expires " +
+			"goes with its server, and a server that lives writes its own again within 10 seconds.",
+	},
+	{
+		"LeaseMismatch", "A server's lease with the address of another one",
+		"The value of an API server's lease has another address than its key.",
+		"Servers put the address of the value into the endpoints of the Service kubernetes. If no server has it, connections to " +
+			"it fail.",
+		"As that of LeaseNotValid.",
+	},
+	{
+		"EndpointWithoutLease", "An endpoint without a server",
+		"The Endpoints of the Service kubernetes have an address for which no server holds a lease, while other servers hold " +
+			"one.",
+		"Each connection of a Pod to the API server that goes to this address fails.",
+		"Each kube-apiserver that lives removes the address within 10 seconds, and each that starts does so then. If none does, " +
+			"`rangekeeper repair --endpoints ... --apply` writes the endpoints after a second look, 30 seconds later. Then look for " +
+			"a lease that cannot be read (LeaseNotValid), and at --endpoint-reconciler-type of the servers, which is lease by " +
+			"default.",
+	},
+	{
+		"EndpointsMissing", "The Service kubernetes has no Endpoints",
+		"Servers hold leases, and the Endpoints of the Service kubernetes do not exist.",
+		"No Pod reaches the API server through the Service.",
+		"As that of EndpointWithoutLease: each server that lives creates the Endpoints within 10 seconds.",
+	},
+	{
+		"EndpointsNotValid", "Endpoints that a server does not write",
+		"The Endpoints of the Service kubernetes have more than one subset, or ports that an API server refuses. They were " +
+			"written by hand or into etcd.",
+		"Connections can go to a wrong port, and the EndpointSlice, which proxies read, need not match.",
+		"As that of EndpointWithoutLease: each server that lives repairs the form within 10 seconds.",
+	},
+	{
+		"EndpointSliceDiffers", "The slice does not match the Endpoints",
+		"The EndpointSlice kubernetes is missing, or has other addresses or ports than the Endpoints of the Service.",
+		"kube-proxy reads the slice and not the Endpoints: it sends connections to the addresses of the slice.",
+		"As that of EndpointWithoutLease: each server that lives writes both within 10 seconds.",
+	},
+	{
+		"EndpointSliceLeftOver", "A slice that no server writes",
+		"Beside the EndpointSlice kubernetes another one belongs to the Service, as a change of the IP family or a mirroring " +
+			"controller leaves behind (kubernetes#101070).",
+		"kube-proxy sends connections to the addresses of all slices of a Service. No server removes those of this one after a " +
+			"server has ended.",
+		"An administrator deletes it, unless somebody keeps it on purpose, such as for addresses of the other IP family: " +
+			"`kubectl delete endpointslice -n default NAME`. A repair cannot decide this.",
+	},
+	{
+		"EndpointsOtherFamily", "Endpoints of another IP family than the Service",
+		"The ClusterIP of the Service kubernetes is of one IP family, and all addresses of its Endpoints are of the other one.",
+		"No proxy forwards connections from one family to the other: no Pod reaches the API server through the Service.",
+		"Give the API servers an address of the family of the Service (--advertise-address), or put a range of the other family " +
+			"first in --service-cluster-ip-range and delete the Service: `kubectl delete service -n default kubernetes`. The " +
+			"servers create it again within 10 seconds.",
+	},
+	{
+		"KubernetesServiceMissing", "The Service kubernetes does not exist",
+		"There is no Service kubernetes in the namespace default.",
+		"No Pod reaches the API server through the Service.",
+		"Each API server that lives creates it within 10 seconds. If it does not, another Service may have its address, the " +
+			"first one of the range: `rangekeeper explain ADDRESS` names it.",
+	},
+	{
+		"KubernetesServiceNotFirst", "The Service kubernetes has a wrong ClusterIP",
+		"The ClusterIP of the Service kubernetes is not the first address of the primary range of ClusterIPs, as after a change " +
+			"of --service-cluster-ip-range.",
+		"The certificates of API servers are issued for the first address. Pods that check them refuse the connection.",
+		"Restore the former range, or delete the Service: `kubectl delete service -n default kubernetes`. The servers create it " +
+			"again with the first address within 10 seconds. Pods take the new address when they start again.",
+	},
+	{
+		"NamespaceMissing", "A system namespace does not exist",
+		"default, kube-system, kube-public or kube-node-lease does not exist.",
+		"Nothing can be created in it: without kube-node-lease, for example, nodes do not report that they live.",
+		"Each API server that lives creates it within a minute. If it does not, look at its log: an admission webhook may " +
+			"refuse it.",
+	},
+	{
 		"ClusterIPNotAllocated", "A ClusterIP that is in use but not recorded",
 		"A Service has a ClusterIP that the bitmap or the IPAddress objects do not record for it.",
 		"The API server takes the address for free and may hand it out a second time.",
@@ -177,6 +273,13 @@ var entries = []Entry{
 		"The address cannot be allocated.",
 		"The API server removes the object in its next repair pass, at its start and every few minutes after that. If it does not, " +
 			"delete the object: `kubectl delete ipaddress ADDRESS`.",
+	},
+	{
+		"LeaseWithoutEndpoint", "A server that no client reaches",
+		"An API server holds a lease, and its address is not in the endpoints of the Service kubernetes.",
+		"Other servers take the connections of this one. If no address is left, no Pod reaches the API server through the " +
+			"Service.",
+		"As that of EndpointWithoutLease: each server that lives adds the address within 10 seconds.",
 	},
 	{
 		Leak, "A value that is recorded but not in use",

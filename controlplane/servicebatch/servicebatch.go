@@ -18,9 +18,54 @@ func Add(batch *rangekeeper.Services, s *corev1.Service) {
 	batch.SetHealthCheckNodePort(s.Spec.HealthCheckNodePort)
 }
 
-// AddAll adds the claims of Services to a batch.
-func AddAll(batch *rangekeeper.Services, services []corev1.Service) {
-	for i := range services {
-		Add(batch, &services[i])
+// claimsBatch is how many Services cross to the core at once.
+const claimsBatch = 4096
+
+// Claims returns what n Services claim, each by its place among them; see [rangekeeper.Services.Claims].
+func Claims(n int, service func(int) *corev1.Service) (all []rangekeeper.Claim, err error) {
+	var batch rangekeeper.Services
+	for from := 0; from < n; from += claimsBatch {
+		batch.Reset()
+		for i := from; i < min(from+claimsBatch, n); i++ {
+			Add(&batch, service(i))
+		}
+		claims, err := batch.Claims()
+		if err != nil {
+			return nil, err
+		}
+		for _, claim := range claims {
+			claim.Service += from
+			all = append(all, claim)
+		}
 	}
+	return all, nil
+}
+
+// InUse returns the values of a range that Services use, in the form of a bitmap. There are n Services, all of a
+// cluster.
+func InUse(n int, service func(int) *corev1.Service, values rangekeeper.Range) ([]byte, error) {
+	core, err := rangekeeper.NewAudit()
+	if err != nil {
+		return nil, err
+	}
+	defer core.Close()
+	// What is recorded does not matter.
+	at, err := core.AddUnseen(values, nil)
+	if err != nil {
+		return nil, err
+	}
+	err = core.ObserveAll(n, func(batch *rangekeeper.Services, from, to int) {
+		for i := from; i < to; i++ {
+			Add(batch, service(i))
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	report, err := core.Finish()
+	if err != nil {
+		return nil, err
+	}
+	defer report.Close()
+	return report.Snapshot(at, rangekeeper.ValuesInUse, nil)
 }

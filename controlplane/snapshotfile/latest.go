@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -20,6 +21,7 @@ import (
 var (
 	keyBucket     = []byte("key")
 	metaBucket    = []byte("meta")
+	leaseBucket   = []byte("lease")
 	compactedKeys = [][]byte{[]byte("scheduledCompactRev"), []byte("finishedCompactRev")}
 )
 
@@ -97,6 +99,74 @@ func (f *File) latest(ctx context.Context, tx *bolt.Tx, want func(key []byte) bo
 	return revision, kvs, nil
 }
 
+// Leases returns the leases that the store has, with the times to live that it has granted.
+func (f *File) Leases() (granted map[int64]time.Duration, err error) {
+	granted = map[int64]time.Duration{}
+	err = f.guard(func() error {
+		return f.db.View(func(tx *bolt.Tx) error {
+			leases := tx.Bucket(leaseBucket)
+			if leases == nil { // etcd makes it at its first start
+				return nil
+			}
+			return leases.ForEach(func(_, value []byte) error {
+				id, ttl, err := parseLease(value)
+				if err != nil {
+					return fmt.Errorf("damaged database: lease: %w", err)
+				}
+				granted[id] = ttl
+				return nil
+			})
+		})
+	})
+	return granted, err
+}
+
+// longestLease is the longest time to live that etcd grants (etcd, server/lease/lessor.go, MaxLeaseTTL).
+const longestLease = 9_000_000_000 * time.Second
+
+// parseLease reads the id and the time to live of an encoded leasepb.Lease, which is a part of etcd's server
+// (etcd, server/lease/leasepb/lease.proto).
+func parseLease(b []byte) (id int64, ttl time.Duration, err error) {
+	for len(b) > 0 {
+		var one field
+		if one, b, err = consumeField(b); err != nil {
+			return 0, 0, err
+		}
+		if one.typ != protowire.VarintType {
+			continue
+		}
+		value, _ := protowire.ConsumeVarint(one.value)
+		switch one.num {
+		case 1:
+			id = int64(value)
+		case 2:
+			ttl = time.Duration(min(value, uint64(longestLease/time.Second))) * time.Second
+		}
+	}
+	return id, ttl, nil
+}
+
+// field is one of an encoded message, with its value as it is encoded.
+type field struct {
+	num   protowire.Number
+	typ   protowire.Type
+	value []byte
+}
+
+// consumeField returns the first field of an encoded message, and the rest.
+func consumeField(b []byte) (one field, rest []byte, err error) {
+	var tag int
+	if one.num, one.typ, tag = protowire.ConsumeTag(b); tag < 0 {
+		return field{}, nil, protowire.ParseError(tag)
+	}
+	n := protowire.ConsumeFieldValue(one.num, one.typ, b[tag:])
+	if n < 0 {
+		return field{}, nil, protowire.ParseError(n)
+	}
+	one.value = b[tag : tag+n]
+	return one, b[tag+n:], nil
+}
+
 // compactedRevision is the revision up to which the history was dropped, 0 if it
 // never was.
 func compactedRevision(tx *bolt.Tx) (int64, error) {
@@ -142,22 +212,15 @@ func formatRevision(main, sub int64) []byte {
 // the revision.
 func keyOf(kv []byte) ([]byte, error) {
 	for len(kv) > 0 {
-		num, typ, n := protowire.ConsumeTag(kv)
-		if n < 0 {
-			return nil, protowire.ParseError(n)
+		var one field
+		var err error
+		if one, kv, err = consumeField(kv); err != nil {
+			return nil, err
 		}
-		kv = kv[n:]
-		if num == 1 && typ == protowire.BytesType {
-			key, n := protowire.ConsumeBytes(kv)
-			if n < 0 {
-				return nil, protowire.ParseError(n)
-			}
+		if one.num == 1 && one.typ == protowire.BytesType {
+			key, _ := protowire.ConsumeBytes(one.value)
 			return key, nil
 		}
-		if n = protowire.ConsumeFieldValue(num, typ, kv); n < 0 {
-			return nil, protowire.ParseError(n)
-		}
-		kv = kv[n:]
 	}
 	return nil, nil
 }

@@ -48,9 +48,8 @@ type File struct {
 
 // Open opens the snapshot at path and checks its hash and the structure of its
 // pages. A gzip-compressed one, known by its first bytes, and one from [Stdin] are first written out
-// to a temporary file in $TMPDIR, which has no name there any more when Open returns (on Windows, when Close does), so that it does
-// not outlive the process. The file at path is never written to.
-// The cost is reading the file three times.
+// to a temporary file in $TMPDIR, which has no name there any more when Open returns (on Windows, when Close does), so
+// that it does not outlive the process. The file at path is never written to. The cost is reading the file three times.
 //
 // Errors name the file. They come from the operating system or the context, or
 // describe the fault in the content.

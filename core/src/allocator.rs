@@ -9,11 +9,11 @@
 //! let range: PortRange = "30000-32767".parse()?;
 //! let mut allocator = Allocator::new(range, Strategy::DynamicBandFirst);
 //! let mut rng = Xoshiro256PlusPlus::seed_from_u64(42);
-//! let ports = allocator.allocate_batch(&[Request::This(30_080), Request::Next], &mut rng)?;
+//! let ports = allocator.allocate_batch(&[Request::Named(30_080), Request::Any], &mut rng)?;
 //! assert_eq!(ports[0], 30_080);
 //! assert!(ports[1] >= 30_086, "the static band is for ports that people choose");
 //! // All requests of a batch are served, or none.
-//! assert!(allocator.allocate_batch(&[Request::Next, Request::This(30_080)], &mut rng).is_err());
+//! assert!(allocator.allocate_batch(&[Request::Any, Request::Named(30_080)], &mut rng).is_err());
 //! assert_eq!(allocator.used(), 2);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -80,9 +80,9 @@ pub struct Full<R: Range> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<V> {
     /// This value.
-    This(V),
+    Named(V),
     /// Any free value, chosen by the allocator's strategy.
-    Next,
+    Any,
 }
 
 /// Why a batch was refused.
@@ -226,14 +226,14 @@ impl<R: Range> Allocator<R> {
         taken: &mut Vec<R::Value>,
     ) -> Result<Vec<R::Value>, BatchError<R>> {
         for (index, request) in requests.iter().enumerate() {
-            if let Request::This(value) = *request {
+            if let Request::Named(value) = *request {
                 self.allocate(value).map_err(|source| BatchError::Allocate { index, source })?;
                 taken.push(value);
             }
         }
         let serve = |(index, request): (usize, &Request<R::Value>)| match *request {
-            Request::This(value) => Ok(value),
-            Request::Next => {
+            Request::Named(value) => Ok(value),
+            Request::Any => {
                 let value = self.allocate_next(rng).map_err(|source| BatchError::Full { index, source })?;
                 taken.push(value);
                 Ok(value)
@@ -292,8 +292,8 @@ impl<R: Range> Allocator<R> {
         [second..size, 0..second].into_iter().find(has_free)
     }
 
-    /// Allocates a free offset of a band: the first one, or with a random strategy the first one from a random start on, and from
-    /// the band's first on if there is none.
+    /// Allocates a free offset of a band: the first one, or with a random strategy the first one from a random start
+    /// on, and from the band's first on if there is none.
     #[inline(always)]
     pub(crate) fn take_from(&mut self, band: ops::Range<u32>, rng: &mut impl Rng) -> Option<u32> {
         if self.strategy == Strategy::Contiguous {

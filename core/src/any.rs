@@ -28,8 +28,8 @@ pub enum AnyRange {
 }
 
 impl AnyRange {
-    /// Whether no cluster has both: its ranges of ClusterIPs are of different IP families (KEP-563), and it has one range of node
-    /// ports.
+    /// Whether no cluster has both: its ranges of ClusterIPs are of different IP families (KEP-563), and it has one
+    /// range of node ports.
     pub fn excludes(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Cidr(one), Self::Cidr(other)) => one.is_ipv4() == other.is_ipv4(),

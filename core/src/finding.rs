@@ -34,14 +34,14 @@ pub enum Reason {
     IpAddressNotAllocated,
     /// An IPAddress object refers to a Service that does not use the address.
     IpAddressWrongReference,
-    /// An IPAddress object that kube-apiserver's repair reads has no spec.parentRef, at which that repair crashes. Not a reason
-    /// of the reference, whose API refuses such an object.
+    /// An IPAddress object that kube-apiserver's repair reads has no spec.parentRef, at which that repair crashes. Not
+    /// a reason of the reference, whose API refuses such an object.
     IpAddressWithoutParent,
-    /// The name of an IPAddress object is not the canonical text of an address, by which servers look for it. Not a reason of
-    /// the reference, whose API refuses such an object.
+    /// The name of an IPAddress object is not the canonical text of an address, by which servers look for it. Not a
+    /// reason of the reference, whose API refuses such an object.
     IpAddressNotCanonical,
-    /// A Service has an address in another text than the canonical one, which is the name of its IPAddress object. Not a
-    /// reason of the reference, which reports each removal and creation of that object.
+    /// A Service has an address in another text than the canonical one, which is the name of its IPAddress object. Not
+    /// a reason of the reference, which reports each removal and creation of that object.
     ClusterIpNotCanonical,
     /// A Service uses a port that is not recorded as allocated.
     PortNotAllocated,
@@ -49,12 +49,13 @@ pub enum Reason {
     PortAlreadyAllocated,
     /// A Service uses a port outside the range.
     PortOutOfRange,
-    /// An address is recorded in a bitmap that servers still write, and nowhere else; or an IPAddress object or a Service has
-    /// it, and the bitmap does not. Not a reason of the reference, which never compares them.
+    /// An address is recorded in a bitmap that servers still write, and nowhere else; or an IPAddress object or a
+    /// Service has it, and the bitmap does not. Not a reason of the reference, which never compares them.
     BitmapDisagrees,
     /// No value of a range is free. Not a reason of the reference.
     RangeFull,
-    /// Few values of a range are free ([`Report::find_full_ranges`](crate::audit::Report::find_full_ranges)). Not a reason of the reference.
+    /// Few values of a range are free ([`Report::find_full_ranges`](crate::audit::Report::find_full_ranges)). Not a
+    /// reason of the reference.
     RangeNearlyFull,
 }
 
@@ -148,8 +149,8 @@ impl Reason {
 /// The harm of a finding or a leak, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Severity {
-    /// Two Services answer on one value (on a port if their protocols are the same), or no range hands the value out, so that
-    /// nothing is bound to forward it; or kube-apiserver crashes at the object.
+    /// Two Services answer on one value (on a port if their protocols are the same), or no range hands the value out,
+    /// so that nothing is bound to forward it; or kube-apiserver crashes at the object.
     BreaksTraffic,
     /// The value is in use and not recorded, or not for good, so that a server may allocate it a second time.
     DuplicateRisk,
@@ -231,8 +232,8 @@ pub struct Finding {
     pub valid: Option<AnyRange>,
 }
 
-/// How an IPAddress object goes away that no API server accepts. A shell may run the name of such an object as a command, so the
-/// text has neither.
+/// How an IPAddress object goes away that no API server accepts. A shell may run the name of such an object as a
+/// command, so the text has neither.
 const DELETION: &str = "; an administrator deletes the object, or its key in etcd while no API server runs";
 
 impl Display for Finding {

@@ -1,21 +1,21 @@
 //! IPAddress objects, each of which records one allocated ClusterIP (KEP-1880, default since Kubernetes 1.33), and the
 //! rules by which they are repaired.
 //!
-//! An [audit](crate::audit) reports the verdicts of [`judge_object`] and [`judge_cluster_ip`], and a repair carries them
-//! out. They follow the reference (kubernetes `pkg/registry/core/service/ipallocator/controller/repairip.go`) except for
-//! its grace periods: a request creates the object before it writes the Service, so an unused object is kept for as long
-//! as a request can take, whatever the state of its Service.
+//! An [audit](crate::audit) reports the verdicts of [`judge_object`] and [`judge_cluster_ip`], and a repair carries
+//! them out. They follow the reference (kubernetes `pkg/registry/core/service/ipallocator/controller/repairip.go`)
+//! except for its grace periods: a request creates the object before it writes the Service, so an unused object is kept
+//! for as long as a request can take, whatever the state of its Service.
 //!
 //! ```
 //! use std::time::Duration;
 //!
-//! use rangekeeper::ipaddress::{ObjectVerdict, Owner, judge_object};
+//! use rangekeeper::ipaddress::{IpAddressVerdict, Parent, judge_object};
 //!
 //! let grace = Duration::from_secs(60);
-//! let verdict = |unused_for| judge_object(true, Owner::Missing, unused_for, grace);
-//! assert_eq!(verdict(Duration::from_secs(59)), ObjectVerdict::Wait(Duration::from_secs(1)));
-//! assert_eq!(verdict(grace), ObjectVerdict::Leaked);
-//! assert_eq!(judge_object(true, Owner::Uses, grace, grace), ObjectVerdict::Keep);
+//! let verdict = |unused_for| judge_object(true, Parent::Missing, unused_for, grace);
+//! assert_eq!(verdict(Duration::from_secs(59)), IpAddressVerdict::Wait(Duration::from_secs(1)));
+//! assert_eq!(verdict(grace), IpAddressVerdict::Leaked);
+//! assert_eq!(judge_object(true, Parent::Uses, grace, grace), IpAddressVerdict::Keep);
 //! ```
 
 use std::time::Duration;
@@ -58,7 +58,7 @@ impl<'a> IpAddressObject<'a> {
 
 /// The Service that an IPAddress object refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Owner {
+pub enum Parent {
     /// The object refers to something other than a Service, or to nothing.
     NoService,
     /// The Service does not exist.
@@ -71,7 +71,7 @@ pub enum Owner {
 
 /// What a repair does with an IPAddress object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ObjectVerdict {
+pub enum IpAddressVerdict {
     /// Keeps it.
     Keep,
     /// Keeps an unused object, for which a request may still write a Service, and judges it again after this time.
@@ -97,7 +97,7 @@ pub enum ClusterIpVerdict {
     Reshape,
     /// Replaces an object that does not refer to the Service.
     Replace,
-    /// Nothing, since another Service has the address: the owner has to recreate one of the two.
+    /// Nothing, since another Service has the address: the parent has to recreate one of the two.
     Taken,
 }
 
@@ -114,20 +114,20 @@ impl ClusterIpVerdict {
 
 /// Judges an IPAddress object.
 ///
-/// `managed`: whether the allocator created it, by its label. `unused_for`: the time, at least, for which no Service has
-/// used it. `grace`: the longest time that a request can take.
-pub fn judge_object(managed: bool, owner: Owner, unused_for: Duration, grace: Duration) -> ObjectVerdict {
-    match owner {
+/// `managed`: whether the allocator created it, by its label. `unused_for`: the time, at least, for which no Service
+/// has used it. `grace`: the longest time that a request can take.
+pub fn judge_object(managed: bool, parent: Parent, unused_for: Duration, grace: Duration) -> IpAddressVerdict {
+    match parent {
         // judge_cluster_ip judges the objects of other controllers, if a Service uses their address.
-        _ if !managed => ObjectVerdict::Keep,
+        _ if !managed => IpAddressVerdict::Keep,
         // The allocator never creates such an object.
-        Owner::NoService => ObjectVerdict::NoService,
-        Owner::Uses => ObjectVerdict::Keep,
-        // A Service of that name with another address does not end the grace period: it can be deleted before the request
-        // that created the object writes its own Service of that name.
-        Owner::Other | Owner::Missing if unused_for < grace => ObjectVerdict::Wait(grace - unused_for),
-        Owner::Other => ObjectVerdict::WrongReference,
-        Owner::Missing => ObjectVerdict::Leaked,
+        Parent::NoService => IpAddressVerdict::NoService,
+        Parent::Uses => IpAddressVerdict::Keep,
+        // A Service of that name with another address does not end the grace period: it can be deleted before the
+        // request that created the object writes its own Service of that name.
+        Parent::Other | Parent::Missing if unused_for < grace => IpAddressVerdict::Wait(grace - unused_for),
+        Parent::Other => IpAddressVerdict::WrongReference,
+        Parent::Missing => IpAddressVerdict::Leaked,
     }
 }
 
@@ -141,19 +141,20 @@ pub struct AddressObject {
     /// Whether it refers to the Service.
     pub refers_here: bool,
     /// The Service that it refers to.
-    pub owner: Owner,
+    pub parent: Parent,
 }
 
 /// Judges an address that a Service uses and that lies in a ServiceCIDR, by its IPAddress object, if there is one.
 pub fn judge_cluster_ip(object: Option<AddressObject>) -> ClusterIpVerdict {
     let Some(object) = object else { return ClusterIpVerdict::Create };
-    match object.owner {
+    match object.parent {
         _ if object.refers_here && object.managed && object.labelled => ClusterIpVerdict::Keep,
         _ if object.refers_here => ClusterIpVerdict::Reshape,
-        // If two Services have one address, the object stays with the one that it refers to. Else each repair would move it.
-        Owner::Uses => ClusterIpVerdict::Taken,
-        Owner::Other if object.managed => ClusterIpVerdict::Wait,
-        Owner::Other | Owner::Missing | Owner::NoService => ClusterIpVerdict::Replace,
+        // If two Services have one address, the object stays with the one that it refers to. Else each repair would
+        // move it.
+        Parent::Uses => ClusterIpVerdict::Taken,
+        Parent::Other if object.managed => ClusterIpVerdict::Wait,
+        Parent::Other | Parent::Missing | Parent::NoService => ClusterIpVerdict::Replace,
     }
 }
 
@@ -165,37 +166,37 @@ mod tests {
 
     #[test]
     fn only_unused_objects_of_the_allocator_go() {
-        use ObjectVerdict::{Keep, Leaked, NoService, Wait, WrongReference};
-        for (owner, young, old) in [
-            (Owner::NoService, NoService, NoService),
-            (Owner::Missing, Wait(GRACE), Leaked),
-            (Owner::Other, Wait(GRACE), WrongReference),
-            (Owner::Uses, Keep, Keep),
+        use IpAddressVerdict::{Keep, Leaked, NoService, Wait, WrongReference};
+        for (parent, young, old) in [
+            (Parent::NoService, NoService, NoService),
+            (Parent::Missing, Wait(GRACE), Leaked),
+            (Parent::Other, Wait(GRACE), WrongReference),
+            (Parent::Uses, Keep, Keep),
         ] {
-            assert_eq!(judge_object(true, owner, Duration::ZERO, GRACE), young, "{owner:?}");
-            assert_eq!(judge_object(true, owner, GRACE, GRACE), old, "{owner:?}");
-            assert_eq!(judge_object(false, owner, GRACE, GRACE), Keep, "{owner:?} of another controller");
+            assert_eq!(judge_object(true, parent, Duration::ZERO, GRACE), young, "{parent:?}");
+            assert_eq!(judge_object(true, parent, GRACE, GRACE), old, "{parent:?}");
+            assert_eq!(judge_object(false, parent, GRACE, GRACE), Keep, "{parent:?} of another controller");
         }
-        assert_eq!(judge_object(true, Owner::Other, GRACE * 2 / 3, GRACE), Wait(GRACE / 3));
+        assert_eq!(judge_object(true, Parent::Other, GRACE * 2 / 3, GRACE), Wait(GRACE / 3));
     }
 
     #[test]
     fn a_cluster_ip_has_an_object_that_refers_to_its_service() {
         use ClusterIpVerdict::{Create, Keep, Replace, Reshape, Taken, Wait};
         assert_eq!(judge_cluster_ip(None), Create);
-        for (managed, labelled, refers_here, owner, verdict) in [
-            (true, true, true, Owner::Uses, Keep),
-            (true, false, true, Owner::Uses, Reshape),
-            (false, true, true, Owner::Uses, Reshape),
-            (true, true, false, Owner::Uses, Taken),
-            (false, true, false, Owner::Uses, Taken),
-            (true, true, false, Owner::Other, Wait),
+        for (managed, labelled, refers_here, parent, verdict) in [
+            (true, true, true, Parent::Uses, Keep),
+            (true, false, true, Parent::Uses, Reshape),
+            (false, true, true, Parent::Uses, Reshape),
+            (true, true, false, Parent::Uses, Taken),
+            (false, true, false, Parent::Uses, Taken),
+            (true, true, false, Parent::Other, Wait),
             // judge_object keeps such an object, so nothing else replaces it.
-            (false, true, false, Owner::Other, Replace),
-            (true, true, false, Owner::Missing, Replace),
-            (true, true, false, Owner::NoService, Replace),
+            (false, true, false, Parent::Other, Replace),
+            (true, true, false, Parent::Missing, Replace),
+            (true, true, false, Parent::NoService, Replace),
         ] {
-            let object = AddressObject { managed, labelled, refers_here, owner };
+            let object = AddressObject { managed, labelled, refers_here, parent };
             assert_eq!(judge_cluster_ip(Some(object)), verdict, "{object:?}");
         }
     }

@@ -1,8 +1,8 @@
 //! Leak counters: how many passes in a row an offset has been leaked.
 //!
 //! An offset is leaked if it is set in the stored bitmap though no Service uses it. Between an allocation and the write
-//! of its Service this is normal, so a leak is cleaned only after several passes in a row have seen it. The counters are
-//! bit planes (plane i holds bit i of every counter), so that a pass costs a few operations per 64 offsets.
+//! of its Service this is normal, so a leak is cleaned only after several passes in a row have seen it. The counters
+//! are bit planes (plane i holds bit i of every counter), so that a pass costs a few operations per 64 offsets.
 //!
 //! A counter lives only while its offset stays leaked without a break: it is 0 again once the offset was cleaned, used,
 //! released or reallocated. (The reference's lives until the offset is in use. After it has cleaned an address once, it
@@ -81,8 +81,8 @@ impl LeakCounters {
         })
     }
 
-    /// Counts a pass that saw exactly the offsets of `leaked`. Leaves in `leaked` those that are due to be cleaned, whose
-    /// counters are 0 again. Offsets past the end are never due.
+    /// Counts a pass that saw exactly the offsets of `leaked`. Leaves in `leaked` those that are due to be cleaned,
+    /// whose counters are 0 again. Offsets past the end are never due.
     ///
     /// Cost: O(len / 64) word operations per plane.
     pub fn advance(&mut self, leaked: &mut Bitmap) {
@@ -151,8 +151,8 @@ impl LeakCounters {
         }
     }
 
-    /// Whether the next pass may find a leak due: one that the last pass counted for the last time but one. With a single
-    /// pass every leak is due at once. Cost: O(len / 64) word operations per plane.
+    /// Whether the next pass may find a leak due: one that the last pass counted for the last time but one. With a
+    /// single pass every leak is due at once. Cost: O(len / 64) word operations per plane.
     pub fn may_be_due(&self) -> bool {
         let count = self.passes.get() - 1;
         let is_last = |index: usize| {

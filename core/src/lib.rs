@@ -3,15 +3,16 @@
 //!
 //! # Modules
 //!
-//! - A [`range`] maps values (addresses or ports) to offsets; [`cidr`] and [`ports`] are the kinds of range, and [`any`] is
-//!   for a kind that is known only at run time.
+//! - Where ClusterIPs are IPAddress objects, as in current clusters, an [`index`] knows which addresses of the
+//!   ServiceCIDRs are free, and [`ipaddress`] has the rules for the objects. [`service_cidr`] is one CIDR of such an
+//!   object.
+//! - A [`range`] maps values (addresses or ports) to offsets; [`cidr`] and [`ports`] are the kinds of range, and
+//!   [`any`] is for a kind that is known only at run time.
 //! - An [`allocator`] knows which offsets are in use, in a [`bitmap`] whose memory is the stored [`snapshot`].
 //! - A [`range_allocation`] is the stored object around that snapshot, in etcd's protobuf form or as JSON.
 //! - [`commit`] turns the operations of many callers into writes of one etcd key that several servers share.
-//! - An [`audit`] compares what is recorded as allocated with what [Services](service) use. It reports each [`finding`],
-//!   with [`leak`] counters from one audit to the next.
-//! - If ClusterIPs are IPAddress objects, a [`service_cidr`] orders the addresses to try, and [`ipaddress`] has the rules
-//!   for the objects.
+//! - An [`audit`] compares what is recorded as allocated with what [Services](service) use. It reports each
+//!   [`finding`], with [`leak`] counters from one audit to the next.
 //! - [`address`] reads addresses as kube-apiserver does.
 
 pub mod address;

@@ -17,11 +17,13 @@ use crate::any::AnyValue;
 /// The fields of a Service that concern ranges, borrowed from the caller.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Service<'a> {
-    /// `metadata.namespace`; read only if ClusterIPs are IPAddress objects, or of Services that claim one value together.
+    /// `metadata.namespace`; read only if ClusterIPs are IPAddress objects, or of Services that claim one value
+    /// together.
     pub namespace: &'a str,
     /// `metadata.name`; read as the namespace.
     pub name: &'a str,
-    /// `metadata.creationTimestamp` in seconds since 1970, 0 if unknown; read only of Services that claim one value together.
+    /// `metadata.creationTimestamp` in seconds since 1970, 0 if unknown; read only of Services that claim one value
+    /// together.
     pub created: i64,
     /// etcd's create revision of the object, 0 if unknown; read as the time. It orders Services of one second.
     pub create_revision: u64,
@@ -83,7 +85,8 @@ impl<'a> Service<'a> {
         self.cluster_ip_texts().iter().filter_map(|text| parse_address(text))
     }
 
-    /// What this Service claims: its addresses, then its node ports; a number that is no port claims nothing. A value may come twice.
+    /// What this Service claims: its addresses, then its node ports; a number that is no port claims nothing. A value
+    /// may come twice.
     ///
     /// Cost: that of [`node_ports`](Self::node_ports).
     pub fn claims(&self) -> impl Iterator<Item = Claim<'a>> + '_ {

@@ -37,8 +37,8 @@ impl ServiceCidr {
         self.range.network()
     }
 
-    /// The number of allocatable addresses, which the network address and, in IPv4, the broadcast address are not; at most
-    /// `u64::MAX`.
+    /// The number of allocatable addresses, which the network address and, in IPv4, the broadcast address are not; at
+    /// most `u64::MAX`.
     pub fn size(&self) -> u64 {
         match self.network() {
             IpNetwork::V4(network) => (1_u64 << (32 - network.prefix())).saturating_sub(2),

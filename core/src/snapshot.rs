@@ -1,8 +1,8 @@
 //! The bitmap as stored bytes: one big-endian unsigned integer without leading zero bytes, bit n being offset n.
 //!
 //! Go's `big.Int.Bytes` returns the same for the reference's bitmap (kubernetes
-//! `pkg/registry/core/service/allocator/bitmap.go`): an empty set is zero bytes, and with highest set offset k there are
-//! k / 8 + 1 bytes.
+//! `pkg/registry/core/service/allocator/bitmap.go`): an empty set is zero bytes, and with highest set offset k there
+//! are k / 8 + 1 bytes.
 //!
 //! ```
 //! use rangekeeper::bitmap::Bitmap;

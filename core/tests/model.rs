@@ -203,8 +203,8 @@ fn random_sequences_agree_with_the_model() {
 fn batch(real: &mut Allocator<AnyRange>, naive: &mut Naive, rng: &mut Xoshiro256PlusPlus, next: bool) {
     let requests: Vec<_> = (0..rng.next_u64() % 5)
         .map(|_| match next && rng.next_u64().is_multiple_of(2) {
-            true => Request::Next,
-            false => Request::This(some_value(naive.range, rng)),
+            true => Request::Any,
+            false => Request::Named(some_value(naive.range, rng)),
         })
         .collect();
     let before = real.clone();
@@ -213,7 +213,7 @@ fn batch(real: &mut Allocator<AnyRange>, naive: &mut Naive, rng: &mut Xoshiro256
     let mut expected = vec![None; requests.len()];
     let mut error = None;
     for (index, request) in requests.iter().enumerate() {
-        if let (Request::This(value), None) = (request, &error) {
+        if let (Request::Named(value), None) = (request, &error) {
             match attempt.allocate(*value) {
                 Ok(()) => expected[index] = Some(*value),
                 Err(source) => error = Some(BatchError::Allocate { index, source }),
@@ -221,7 +221,7 @@ fn batch(real: &mut Allocator<AnyRange>, naive: &mut Naive, rng: &mut Xoshiro256
         }
     }
     for (index, request) in requests.iter().enumerate() {
-        if let (Request::Next, None) = (request, &error) {
+        if let (Request::Any, None) = (request, &error) {
             match attempt.allocate_next(&mut seed) {
                 Ok(value) => expected[index] = Some(value),
                 Err(source) => error = Some(BatchError::Full { index, source }),

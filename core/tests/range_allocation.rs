@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use rangekeeper::range_allocation::{DecodeError, Form, RangeAllocation};
 
 fn testdata() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../testing/testdata")
 }
 
 fn gunzip(path: &Path) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! Parsing and arithmetic against tables that the reference's own packages wrote (testdata/reference).
+//! Parsing and arithmetic against tables that the reference's own packages wrote (testing/testdata/reference).
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use rangekeeper::service::{Service, ServicePort};
 use serde_json::Value;
 
 fn rows(table: &str) -> Vec<Value> {
-    let path = format!("{}/../testdata/reference/{table}.json", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/../testing/testdata/reference/{table}.json", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let table: Value = serde_json::from_str(&text).expect("the table is JSON");
     table["rows"].as_array().expect("the table has rows").clone()
@@ -52,7 +52,8 @@ fn cidrs_are_read_and_measured_as_the_reference_does() {
         if let Some(band) = row["static_band"].as_u64() {
             assert_eq!(u64::from(range.static_band()), band, "{row}");
         }
-        // In ranges wider than /64 the reference's offsets wrap at 2^64, so that it takes foreign addresses for its own.
+        // In ranges wider than /64 the reference's offsets wrap at 2^64, so that it takes foreign addresses for its
+        // own.
         let wraps = row["wraps_at_64"] == true;
         for probe in row["probes"].as_array().into_iter().flatten() {
             let address: IpAddr = text(probe, "ip").parse().expect("canonical");

@@ -1,4 +1,5 @@
-//! Faults of the reference (kubernetes v1.37.2, and its issue tracker), each with a test that shows the difference here.
+//! Faults of the reference (kubernetes v1.37.2, and its issue tracker), each with a test that shows the difference
+//! here.
 
 mod common;
 

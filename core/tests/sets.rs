@@ -1,4 +1,5 @@
-//! The bitmap against the sets of two other crates, and the conversions from and to them. With the features `bitvec` and `roaring`.
+//! The bitmap against the sets of two other crates, and the conversions from and to them. With the features `bitvec`
+//! and `roaring`.
 #![cfg(all(feature = "bitvec", feature = "roaring"))]
 
 mod common;

@@ -6,7 +6,7 @@ cargo=${CARGO:-cargo}
 go=${GO:-go}
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 
-releases=$(echo $(sed -n '1p;$p' ../controlplane/kubernetes/releases.txt)) # the newest and the oldest one
+releases=$(echo $(sed -n '1p;$p' ../controlplane/releases/releases.txt)) # the newest and the oldest one
 make --no-print-directory -C .. apiservers RELEASES="$releases"
 # Both examples, so that cargo compiles their dependencies once.
 $cargo build --quiet --locked --workspace

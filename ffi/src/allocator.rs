@@ -14,12 +14,14 @@ use crate::result::rk_result;
 use crate::scope::{Array, Buffer, Out, borrow, reclaim, slice, text};
 use crate::value::{RK_VALUE_KIND_ANY, Value, rk_value};
 
+/// How an allocator picks free values.
+pub type rk_strategy = u32;
 /// Picks the lowest free value.
-pub const RK_STRATEGY_CONTIGUOUS: u32 = 1001;
+pub const RK_STRATEGY_CONTIGUOUS: rk_strategy = 1001;
 /// Picks the first free value from a random offset on, with wrap.
-pub const RK_STRATEGY_RANDOM_SCAN: u32 = 1002;
+pub const RK_STRATEGY_RANDOM_SCAN: rk_strategy = 1002;
 /// Picks as RK_STRATEGY_RANDOM_SCAN in the dynamic band; in the static band only if the dynamic band is full.
-pub const RK_STRATEGY_DYNAMIC_BAND_FIRST: u32 = 1003;
+pub const RK_STRATEGY_DYNAMIC_BAND_FIRST: rk_strategy = 1003;
 
 /// Records which values of a range are in use, and picks free ones.
 pub struct rk_allocator(Handle<AllocatorState>);
@@ -71,17 +73,17 @@ impl From<RestoreError<ValueRange>> for Failure {
 /// The requests of a batch, as the core takes them.
 pub(crate) fn requests(values: &[rk_value]) -> Result<Vec<Request<Value>>, Failure> {
     let request = |(index, value): (usize, &rk_value)| match *value {
-        rk_value { high: 0, low: 0, kind: RK_VALUE_KIND_ANY } => Ok(Request::Next),
+        rk_value { high: 0, low: 0, kind: RK_VALUE_KIND_ANY } => Ok(Request::Any),
         value => {
             let value = Value::try_from(&value);
-            value.map(Request::This).map_err(|error| error.of(format_args!("request {index}")).of_request(index))
+            value.map(Request::Named).map_err(|error| error.of(format_args!("request {index}")).of_request(index))
         }
     };
     values.iter().enumerate().map(request).collect()
 }
 
 /// The strategy that a number stands for.
-pub(crate) fn strategy(number: u32) -> Result<Strategy, Failure> {
+pub(crate) fn strategy(number: rk_strategy) -> Result<Strategy, Failure> {
     match number {
         RK_STRATEGY_CONTIGUOUS => Ok(Strategy::Contiguous),
         RK_STRATEGY_RANDOM_SCAN => Ok(Strategy::RandomScan),
@@ -95,14 +97,14 @@ pub(crate) fn strategy(number: u32) -> Result<Strategy, Failure> {
 
 /// Creates an allocator with nothing in use. Memory: one bit per value.
 ///
-/// `strategy` is one of RK_STRATEGY_* and determines the values that rk_allocator_allocate_next picks. `seed`
+/// `strategy` determines the values that rk_allocator_allocate_next picks. `seed`
 /// starts the generator of the random strategies (xoshiro256++): the same seed and the same calls return the same
 /// values.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_new(
     range: *const rk_range,
-    strategy: u32,
+    strategy: rk_strategy,
     seed: u64,
     allocator: *mut *mut rk_allocator,
     error: *mut rk_error,
@@ -129,7 +131,7 @@ pub unsafe extern "C" fn rk_allocator_free(allocator: *mut rk_allocator) {
 
 /// Drops an allocator's state.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_allocator_close(allocator: *const rk_allocator) -> rk_result {
+pub unsafe extern "C" fn rk_allocator_close(allocator: *mut rk_allocator) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let allocator = unsafe { borrow(scope, allocator)? };
@@ -165,7 +167,7 @@ pub unsafe extern "C" fn rk_allocator_dry_run(
 /// RK_RESULT_ALREADY_ALLOCATED; RK_RESULT_NOT_IN_RANGE, also for a value of another kind than the range's.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_allocator_allocate(allocator: *const rk_allocator, value: *const rk_value) -> rk_result {
+pub unsafe extern "C" fn rk_allocator_allocate(allocator: *mut rk_allocator, value: *const rk_value) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let (allocator, value) = unsafe { (borrow(scope, allocator)?, borrow(scope, value)?) };
@@ -179,7 +181,7 @@ pub unsafe extern "C" fn rk_allocator_allocate(allocator: *const rk_allocator, v
 /// RK_RESULT_FULL if none is free.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_allocator_allocate_next(allocator: *const rk_allocator, value: *mut rk_value) -> rk_result {
+pub unsafe extern "C" fn rk_allocator_allocate_next(allocator: *mut rk_allocator, value: *mut rk_value) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let (allocator, out) = unsafe { (borrow(scope, allocator)?, Out::new(scope, value)?) };
@@ -195,7 +197,7 @@ pub unsafe extern "C" fn rk_allocator_allocate_next(allocator: *const rk_allocat
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_release(
-    allocator: *const rk_allocator,
+    allocator: *mut rk_allocator,
     value: *const rk_value,
     was_used: *mut bool,
 ) -> rk_result {
@@ -252,7 +254,7 @@ pub unsafe extern "C" fn rk_allocator_used(allocator: *const rk_allocator, used:
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_allocate_batch(
-    allocator: *const rk_allocator,
+    allocator: *mut rk_allocator,
     requests: *const rk_value,
     n: usize,
     values: *mut rk_value,
@@ -297,7 +299,7 @@ pub unsafe extern "C" fn rk_allocator_snapshot(
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_restore(
-    allocator: *const rk_allocator,
+    allocator: *mut rk_allocator,
     range: *const c_char,
     range_len: usize,
     data: *const u8,

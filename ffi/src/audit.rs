@@ -7,11 +7,13 @@ use rangekeeper_core::audit::{
     AddObjectError, AddRangeError, Audit, BitmapRevisions, Bitmaps, ClusterIpRecords, Leaks, NotAuditable, Presence,
     Stored, StoredBitmap, Unreadable,
 };
-use rangekeeper_core::commit::Passes;
+use rangekeeper_core::commit::LeakTracker;
 use rangekeeper_core::service_cidr::ServiceCidr;
 
 use crate::error::{Failure, Named, rk_error};
-use crate::finding::{RK_SUBJECT_KIND_IP_ADDRESS, RK_SUBJECT_KIND_SERVICE, RK_SUBJECT_KIND_SERVICE_CIDR};
+use crate::finding::{
+    RK_SUBJECT_KIND_IP_ADDRESS, RK_SUBJECT_KIND_SERVICE, RK_SUBJECT_KIND_SERVICE_CIDR, rk_subject_kind,
+};
 use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
 use crate::leak_tracker::rk_leak_tracker;
@@ -21,42 +23,48 @@ use crate::result::rk_result;
 use crate::scope::{Out, borrow, borrow_optional, reclaim, slice, text};
 use crate::services::{Services, ip_addresses, rk_ip_addresses, rk_service_names, rk_services, service_names};
 
+/// What is stored under the key of a bitmap.
+pub type rk_presence = u32;
 /// The object does not exist.
-pub const RK_PRESENCE_MISSING: u32 = 0;
+pub const RK_PRESENCE_MISSING: rk_presence = 0;
 /// The object has no range: no kube-apiserver has initialised it yet.
-pub const RK_PRESENCE_UNINITIALISED: u32 = 1;
+pub const RK_PRESENCE_UNINITIALISED: rk_presence = 1;
 /// The object has a range.
-pub const RK_PRESENCE_INITIALISED: u32 = 2;
+pub const RK_PRESENCE_INITIALISED: rk_presence = 2;
 
 /// The source does not show whether there is an object, as the Kubernetes API does not.
-pub const RK_PRESENCE_UNSEEN: u32 = 3;
+pub const RK_PRESENCE_UNSEEN: rk_presence = 3;
 
+/// Where a cluster records its ClusterIPs (KEP-1880).
+pub type rk_cluster_ip_records = u32;
 /// Nothing that records ClusterIPs is stored: no kube-apiserver has started.
-pub const RK_CLUSTER_IP_RECORDS_UNKNOWN: u32 = 0;
+pub const RK_CLUSTER_IP_RECORDS_UNKNOWN: rk_cluster_ip_records = 0;
 /// ClusterIPs are recorded in bitmaps.
-pub const RK_CLUSTER_IP_RECORDS_BITMAPS: u32 = 1;
+pub const RK_CLUSTER_IP_RECORDS_BITMAPS: rk_cluster_ip_records = 1;
 /// ClusterIPs are recorded in IPAddress objects. There is no bitmap, or the source does not show bitmaps.
-pub const RK_CLUSTER_IP_RECORDS_OBJECTS: u32 = 2;
+pub const RK_CLUSTER_IP_RECORDS_OBJECTS: rk_cluster_ip_records = 2;
 /// ClusterIPs are recorded in IPAddress objects, and there are bitmaps beside them, which servers may still write:
 /// rk_audit_compare_bitmap finds that out.
-pub const RK_CLUSTER_IP_RECORDS_BOTH: u32 = 3;
+pub const RK_CLUSTER_IP_RECORDS_BOTH: rk_cluster_ip_records = 3;
 
+/// The bitmaps that a cluster can have.
+pub type rk_bitmap = u32;
 /// The primary range of ClusterIPs: serviceips.
-pub const RK_BITMAP_SERVICE_IPS: u32 = 0;
+pub const RK_BITMAP_SERVICE_IPS: rk_bitmap = 0;
 /// The range of the other IP family: secondaryserviceips.
-pub const RK_BITMAP_SECONDARY_SERVICE_IPS: u32 = 1;
+pub const RK_BITMAP_SECONDARY_SERVICE_IPS: rk_bitmap = 1;
 /// The range of node ports: servicenodeports.
-pub const RK_BITMAP_SERVICE_NODE_PORTS: u32 = 2;
+pub const RK_BITMAP_SERVICE_NODE_PORTS: rk_bitmap = 2;
 
 /// An audit in progress: one pass over all Services.
 pub struct rk_audit {
     audit: Handle<Audit>,
     /// The counters of its leaks.
-    passes: Option<Arc<Handle<Passes>>>,
+    passes: Option<Arc<Handle<LeakTracker>>>,
 }
 
 impl rk_audit {
-    pub(crate) fn new(audit: Audit, passes: Option<Arc<Handle<Passes>>>) -> Self {
+    pub(crate) fn new(audit: Audit, passes: Option<Arc<Handle<LeakTracker>>>) -> Self {
         Self { audit: Handle::new(audit), passes }
     }
 
@@ -96,7 +104,7 @@ impl From<NotAuditable> for Failure {
     }
 }
 
-fn presence(parameter: &str, presence: u32) -> Result<Presence, Failure> {
+fn presence(parameter: &str, presence: rk_presence) -> Result<Presence, Failure> {
     Ok(match presence {
         RK_PRESENCE_MISSING => Presence::Missing,
         RK_PRESENCE_UNINITIALISED => Presence::Uninitialised,
@@ -110,11 +118,11 @@ fn presence(parameter: &str, presence: u32) -> Result<Presence, Failure> {
     })
 }
 
-/// Returns one of RK_CLUSTER_IP_RECORDS_*: where a cluster records its ClusterIPs (KEP-1880). `objects` is how many ServiceCIDR and
-/// IPAddress objects are stored, those among them that cannot be read; `bitmap` is one of RK_PRESENCE_*, of the primary range
+/// Returns where a cluster records its ClusterIPs. `objects` is how many ServiceCIDR and
+/// IPAddress objects are stored, those among them that cannot be read; `bitmap` is the presence of the primary range
 /// or if that is missing of the secondary one; another number counts as RK_PRESENCE_UNSEEN.
 #[unsafe(no_mangle)]
-pub extern "C" fn rk_cluster_ip_records(objects: u64, bitmap: u32) -> u32 {
+pub extern "C" fn rk_cluster_ip_records_of(objects: u64, bitmap: rk_presence) -> rk_cluster_ip_records {
     guard_or(RK_CLUSTER_IP_RECORDS_UNKNOWN, || {
         let bitmap = match bitmap {
             RK_PRESENCE_UNSEEN => None,
@@ -137,8 +145,8 @@ impl From<AddObjectError> for Failure {
 
 /// Begins an audit without ranges. Read the stored ranges first, and list the Services after that.
 ///
-/// With a `tracker`, a leak in a bitmap stays until enough audits in a row have seen it; with NULL, leaks are cleaned at once,
-/// which is right only where nobody else allocates.
+/// With a `tracker`, a leak in a bitmap stays until enough audits in a row have seen it; with NULL, leaks are cleaned
+/// at once, which is right only where nobody else allocates.
 ///
 /// Without `ip_addresses`, ClusterIPs are recorded in bitmaps. With it, they are recorded in IPAddress objects, and
 /// bitmaps of addresses are stale unless rk_audit_compare_bitmap finds that servers still write them: they are counted,
@@ -175,7 +183,7 @@ pub unsafe extern "C" fn rk_audit_free(audit: *mut rk_audit) {
 
 /// Drops an audit's state.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_audit_close(audit: *const rk_audit) -> rk_result {
+pub unsafe extern "C" fn rk_audit_close(audit: *mut rk_audit) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let audit = unsafe { borrow(scope, audit)? };
@@ -195,7 +203,7 @@ pub unsafe extern "C" fn rk_audit_close(audit: *const rk_audit) -> rk_result {
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_add_bitmap(
-    audit: *const rk_audit,
+    audit: *mut rk_audit,
     configured: *const rk_range,
     stored_range: *const c_char,
     stored_range_len: usize,
@@ -227,7 +235,7 @@ pub unsafe extern "C" fn rk_audit_add_bitmap(
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_add_unseen(
-    audit: *const rk_audit,
+    audit: *mut rk_audit,
     range: *const rk_range,
     known: *const u8,
     known_len: usize,
@@ -249,16 +257,16 @@ pub unsafe extern "C" fn rk_audit_add_unseen(
     }
 }
 
-/// Compares the bitmap of ClusterIPs at place `range` with the IPAddress objects and the Services, if servers still write
-/// it: those of Kubernetes 1.33 do, those of 1.34 or later do not, and leave it in etcd. `written` is the revision of its
-/// last write, `upgraded` that of the first trace of a server of 1.34 or later: an object that no older server stores, 0 if
-/// there is none. Without this call the bitmap is RK_RECORD_STALE.
+/// Compares the bitmap of ClusterIPs at place `range` with the IPAddress objects and the Services, if servers still
+/// write it: those of Kubernetes 1.33 do, those of 1.34 or later do not, and leave it in etcd. `written` is the
+/// revision of its last write, `upgraded` the create revision of an object that only servers of 1.34 or later write, 0
+/// if there is none. Without this call the bitmap is RK_RECORD_STALE.
 ///
 /// RK_RESULT_INVALID_ARGUMENT if there is no such bitmap beside IPAddress objects, or a Service was observed.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_compare_bitmap(
-    audit: *const rk_audit,
+    audit: *mut rk_audit,
     range: usize,
     written: u64,
     upgraded: u64,
@@ -274,14 +282,16 @@ pub unsafe extern "C" fn rk_audit_compare_bitmap(
     }
 }
 
-/// Adds one CIDR of a ServiceCIDR object; CIDRs may overlap. It counts as one of the ranges. From one that is not ready, or is being
-/// deleted, servers allocate no new address, and it has no free ones; the addresses that Services have stay theirs.
+/// Adds one CIDR of a ServiceCIDR object; CIDRs may overlap. It counts as one of the ranges. From one that is not
+/// ready, or is being deleted, servers allocate no new address, and it has no free ones; the addresses that Services
+/// have stay theirs.
 ///
-/// RK_RESULT_INVALID_RANGE; RK_RESULT_INVALID_ARGUMENT if ClusterIPs are recorded in bitmaps, or a Service was observed.
+/// RK_RESULT_INVALID_RANGE; RK_RESULT_INVALID_ARGUMENT if ClusterIPs are recorded in bitmaps, or a Service was
+/// observed.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_add_service_cidr(
-    audit: *const rk_audit,
+    audit: *mut rk_audit,
     cidr: *const c_char,
     cidr_len: usize,
     is_ready: bool,
@@ -304,7 +314,7 @@ pub unsafe extern "C" fn rk_audit_add_service_cidr(
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_observe_ip_addresses(
-    audit: *const rk_audit,
+    audit: *mut rk_audit,
     batch: *const rk_ip_addresses,
     error: *mut rk_error,
 ) -> rk_result {
@@ -330,7 +340,7 @@ pub unsafe extern "C" fn rk_audit_observe_ip_addresses(
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_observe_services(
-    audit: *const rk_audit,
+    audit: *mut rk_audit,
     names: *const rk_service_names,
     batch: *const rk_services,
     error: *mut rk_error,
@@ -360,16 +370,16 @@ pub unsafe extern "C" fn rk_audit_observe_services(
     }
 }
 
-/// Says that the cluster has one more object, which could not be read; `kind` is one of RK_SUBJECT_KIND_*, its kind. It may use
-/// or record any value: all leaks stay, no IPAddress object is repaired, and rk_audit_check_cluster refuses repairs. If a
-/// ServiceCIDR could not be read, an address that no other one has is not reported.
+/// Says that the cluster has one more object, which could not be read; `kind` is its kind. It may use
+/// or record any value: all leaks stay, no IPAddress object is repaired, and rk_audit_check_cluster refuses repairs. If
+/// a ServiceCIDR could not be read, an address that no other one has is not reported.
 ///
 /// RK_RESULT_INVALID_ARGUMENT for an unknown kind.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_observe_unreadable(
-    audit: *const rk_audit,
-    kind: u32,
+    audit: *mut rk_audit,
+    kind: rk_subject_kind,
     error: *mut rk_error,
 ) -> rk_result {
     // SAFETY: the caller's promise; see guard.
@@ -398,15 +408,15 @@ pub unsafe extern "C" fn rk_audit_observe_unreadable(
 ///
 /// RK_RESULT_NOT_INITIALISED, with the bitmap in `error`. RK_RESULT_NO_SERVICES if `cleans_leaks` says that leaks
 /// are cleaned after the audit, values are recorded as allocated, and no Service was observed: a cluster has the
-/// kubernetes Service at least, so its Services are stored elsewhere. RK_RESULT_UNREADABLE if objects could not be read,
-/// and leaks are cleaned after the audit, or the audit is that of an rk_repair_pass.
+/// kubernetes Service at least, so its Services are stored elsewhere. RK_RESULT_UNREADABLE if objects could not be
+/// read, and leaks are cleaned after the audit, or the audit is that of an rk_repair_pass.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_check_cluster(
     audit: *const rk_audit,
-    service_ips: u32,
-    secondary_service_ips: u32,
-    service_node_ports: u32,
+    service_ips: rk_presence,
+    secondary_service_ips: rk_presence,
+    service_node_ports: rk_presence,
     cleans_leaks: bool,
     error: *mut rk_error,
 ) -> rk_result {
@@ -430,7 +440,7 @@ pub unsafe extern "C" fn rk_audit_check_cluster(
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_finish(
-    audit: *const rk_audit,
+    audit: *mut rk_audit,
     report: *mut *mut rk_report,
     error: *mut rk_error,
 ) -> rk_result {

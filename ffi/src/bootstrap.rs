@@ -65,7 +65,7 @@ pub unsafe extern "C" fn rk_bootstrap_free(bootstrap: *mut rk_bootstrap) {
 
 /// Drops a controller's state.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_bootstrap_close(bootstrap: *const rk_bootstrap) -> rk_result {
+pub unsafe extern "C" fn rk_bootstrap_close(bootstrap: *mut rk_bootstrap) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let bootstrap = unsafe { borrow(scope, bootstrap)? };
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn rk_bootstrap_close(bootstrap: *const rk_bootstrap) -> r
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_bootstrap_poll(
-    bootstrap: *const rk_bootstrap,
+    bootstrap: *mut rk_bootstrap,
     now: u64,
     buffer: *mut c_char,
     capacity: usize,
@@ -109,7 +109,7 @@ fn to_json(value: &impl serde::Serialize) -> Result<String, rk_result> {
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_bootstrap_answered(
-    bootstrap: *const rk_bootstrap,
+    bootstrap: *mut rk_bootstrap,
     now: u64,
     id: u64,
     answer: *const c_char,
@@ -130,14 +130,14 @@ pub unsafe extern "C" fn rk_bootstrap_answered(
     }
 }
 
-/// Takes what a watch has seen, as JSON (docs/bootstrap-json.md): a change of what the controller keeps makes its next turn due. Poll
-/// after it.
+/// Takes what a watch has seen, as JSON (docs/bootstrap-json.md): a change of what the controller keeps makes its next
+/// turn due. Poll after it.
 ///
 /// RK_RESULT_INVALID_JSON, with the byte in `error`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_bootstrap_watched(
-    bootstrap: *const rk_bootstrap,
+    bootstrap: *mut rk_bootstrap,
     now: u64,
     event: *const c_char,
     event_len: usize,
@@ -161,7 +161,7 @@ pub unsafe extern "C" fn rk_bootstrap_watched(
 /// Poll and answer until a step has the phase "stopped", at most two intervals of the endpoints later.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_bootstrap_stop(bootstrap: *const rk_bootstrap, now: u64) -> rk_result {
+pub unsafe extern "C" fn rk_bootstrap_stop(bootstrap: *mut rk_bootstrap, now: u64) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let bootstrap = unsafe { borrow(scope, bootstrap)? };

@@ -11,7 +11,7 @@ use rangekeeper_core::commit::{
     Committer, Config, Event, Finished, Known, Outcome, Replace, Request, Step, Ticket, Witness,
 };
 
-use crate::allocator;
+use crate::allocator::{self, rk_strategy};
 use crate::committer_input::{events, operations, rk_event, rk_operation};
 use crate::committer_output::{
     Outcomes, RK_STEP_CONFIRM, RK_STEP_FINISHED, RK_STEP_IDLE, RK_STEP_READ, RK_STEP_READ_AT, RK_STEP_STOP_WATCH,
@@ -27,14 +27,16 @@ use crate::result::rk_result;
 use crate::scope::{Array, Buffer, Out, borrow, reclaim, slice};
 use crate::value::{Value, rk_value};
 
-/// A repair replaces a stored object for another range of the same kind only if no value is recorded in the object and no
-/// Service has one; nor does it create a missing object while a Service has a value outside of the configured range. Else it
-/// ends with RK_RESULT_RANGE_IN_USE.
-pub const RK_REPLACE_IF_UNUSED: u32 = 1101;
+/// Whether a repair may replace a stored range by another one.
+pub type rk_replace = u32;
+/// A repair replaces a stored object for another range of the same kind only if no value is recorded in the object and
+/// no Service has one; nor does it create a missing object while a Service has a value outside of the configured
+/// range. Else it ends with RK_RESULT_RANGE_IN_USE.
+pub const RK_REPLACE_IF_UNUSED: rk_replace = 1101;
 /// As RK_REPLACE_ALWAYS until the stored range was the configured one once, and then as RK_REPLACE_IF_UNUSED.
-pub const RK_REPLACE_ONCE: u32 = 1102;
+pub const RK_REPLACE_ONCE: rk_replace = 1102;
 /// A repair always does, as kube-apiserver's.
-pub const RK_REPLACE_ALWAYS: u32 = 1103;
+pub const RK_REPLACE_ALWAYS: rk_replace = 1103;
 
 /// A committer of any range.
 pub(crate) type RangeCommitter = Committer<ValueRange, Xoshiro256PlusPlus>;
@@ -115,8 +117,8 @@ impl State {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_known {
-    /// The revision of that state; 0 if none was seen, or there is no key. A value that is in use in it can be released as
-    /// of this revision.
+    /// The revision of that state; 0 if none was seen, or there is no key. A value that is in use in it can be released
+    /// as of this revision.
     pub revision: u64,
     /// How many values were in use; 0 if the object was missing or never initialised.
     pub used: u32,
@@ -124,8 +126,8 @@ pub struct rk_known {
     pub initialised: bool,
     /// Which store the committer talks to, counted from 0; see rk_release.
     pub store: u32,
-    /// How often another store has answered than before, or an older state of it, as after a restore from a backup. What
-    /// others remember of the store, such as the watch cache of an API server, is wrong from then on.
+    /// How often another store has answered than before, or an older state of it, as after a restore from a backup.
+    /// What others remember of the store, such as the watch cache of an API server, is wrong from then on.
     pub restores: u32,
     /// 0. Room for a field that comes later: the struct never becomes longer.
     pub reserved: [u64; 2],
@@ -133,17 +135,17 @@ pub struct rk_known {
 
 /// Creates a committer that knows nothing of the store yet.
 ///
-/// `strategy` is one of RK_STRATEGY_*. `grace` is the time in nanoseconds in which a Service has to be written once
+/// `grace` is the time in nanoseconds in which a Service has to be written once
 /// its values are allocated: two intervals of repair, 6 minutes in Kubernetes; a creator that takes longer may lose
-/// them. `replace` is one of RK_REPLACE_*. `seed` starts the generator for choices and back-off. Memory: up to 1 MiB for
+/// them. `seed` starts the generator for choices and back-off. Memory: up to 1 MiB for
 /// a /12 beside the object.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_new(
     range: *const rk_range,
-    strategy: u32,
+    strategy: rk_strategy,
     grace: u64,
-    replace: u32,
+    replace: rk_replace,
     seed: u64,
     committer: *mut *mut rk_committer,
     error: *mut rk_error,
@@ -168,7 +170,7 @@ pub unsafe extern "C" fn rk_committer_new(
 }
 
 /// What a number stands for.
-fn replace(number: u32) -> Result<Replace, Failure> {
+fn replace(number: rk_replace) -> Result<Replace, Failure> {
     match number {
         RK_REPLACE_IF_UNUSED => Ok(Replace::IfUnused),
         RK_REPLACE_ONCE => Ok(Replace::Once),
@@ -189,7 +191,7 @@ pub unsafe extern "C" fn rk_committer_free(committer: *mut rk_committer) {
 
 /// Drops a committer's state: operations that have not ended never will.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_committer_close(committer: *const rk_committer) -> rk_result {
+pub unsafe extern "C" fn rk_committer_close(committer: *mut rk_committer) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let committer = unsafe { borrow(scope, committer)? };
@@ -206,7 +208,7 @@ pub unsafe extern "C" fn rk_committer_close(committer: *const rk_committer) -> r
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_submit(
-    committer: *const rk_committer,
+    committer: *mut rk_committer,
     submitted: *const rk_operation,
     n: usize,
     values: *const rk_value,
@@ -235,7 +237,7 @@ pub unsafe extern "C" fn rk_committer_submit(
 /// effect nevertheless, the values that it allocates are released again.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_committer_cancel(committer: *const rk_committer, ticket: u64) -> rk_result {
+pub unsafe extern "C" fn rk_committer_cancel(committer: *mut rk_committer, ticket: u64) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let committer = unsafe { borrow(scope, committer)? };
@@ -251,7 +253,7 @@ pub unsafe extern "C" fn rk_committer_cancel(committer: *const rk_committer, tic
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_abandon(
-    committer: *const rk_committer,
+    committer: *mut rk_committer,
     revision: u64,
     store: u32,
     values: *const rk_value,
@@ -273,7 +275,7 @@ pub unsafe extern "C" fn rk_committer_abandon(
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_written(
-    committer: *const rk_committer,
+    committer: *mut rk_committer,
     values: *const rk_value,
     n: usize,
 ) -> rk_result {
@@ -293,11 +295,11 @@ pub unsafe extern "C" fn rk_committer_written(
 /// handles something.
 ///
 /// RK_STEP_FINISHED is repeated until the outcomes are fetched. A request (RK_STEP_READ, RK_STEP_READ_AT, RK_STEP_SWAP,
-/// RK_STEP_CONFIRM) ends by an event, RK_EVENT_HELD to RK_EVENT_REFUSED, RK_EVENT_PAST or RK_EVENT_COMPACTED; until then there
-/// is no other.
+/// RK_STEP_CONFIRM) ends by an event, RK_EVENT_HELD to RK_EVENT_REFUSED, RK_EVENT_PAST or RK_EVENT_COMPACTED; until
+/// then there is no other.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_committer_poll(committer: *const rk_committer, now: u64, step: *mut rk_step) -> rk_result {
+pub unsafe extern "C" fn rk_committer_poll(committer: *mut rk_committer, now: u64, step: *mut rk_step) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let (committer, out) = unsafe { (borrow(scope, committer)?, Out::new(scope, step)?) };
@@ -312,7 +314,7 @@ pub unsafe extern "C" fn rk_committer_poll(committer: *const rk_committer, now: 
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_handle(
-    committer: *const rk_committer,
+    committer: *mut rk_committer,
     event: *const rk_event,
     now: u64,
 ) -> rk_result {
@@ -369,7 +371,7 @@ pub unsafe extern "C" fn rk_committer_value(
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_finished(
-    committer: *const rk_committer,
+    committer: *mut rk_committer,
     finished: *mut rk_finished,
     capacity: usize,
     values: *mut rk_value,

@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 use std::time::Duration;
 
-use rangekeeper_core::commit::{Answer, Change, Event, Guard, Header, KeyValue, Operation};
+use rangekeeper_core::commit::{Answer, Change, Event, Header, KeyState, KeyValue, Operation};
 
 use crate::allocator::requests;
 use crate::error::Failure;
@@ -12,35 +12,39 @@ use crate::result::rk_result;
 use crate::scope::{Scope, slice, text};
 use crate::value::{Value, rk_value};
 
+/// What an operation does.
+pub type rk_operation_kind = u32;
 /// Serve all requests of data.allocate, or none.
-pub const RK_OPERATION_ALLOCATE: u32 = 1;
+pub const RK_OPERATION_ALLOCATE: rk_operation_kind = 1;
 /// Release the value of data.release.
-pub const RK_OPERATION_RELEASE: u32 = 2;
+pub const RK_OPERATION_RELEASE: rk_operation_kind = 2;
 /// Read what is stored.
-pub const RK_OPERATION_READ: u32 = 3;
+pub const RK_OPERATION_READ: rk_operation_kind = 3;
 /// Create the object if it is missing or was never initialised.
-pub const RK_OPERATION_CREATE: u32 = 4;
+pub const RK_OPERATION_CREATE: rk_operation_kind = 4;
 
+/// What the store says.
+pub type rk_event_kind = u32;
 /// The store has answered, and the guard of the request held: data.held.
-pub const RK_EVENT_HELD: u32 = 1;
+pub const RK_EVENT_HELD: rk_event_kind = 1;
 /// The store has answered a read, or a request whose guard did not hold, with the current key: data.current.
-pub const RK_EVENT_CURRENT: u32 = 2;
+pub const RK_EVENT_CURRENT: rk_event_kind = 2;
 /// It is unknown whether the request has taken or will take effect.
-pub const RK_EVENT_UNKNOWN: u32 = 3;
+pub const RK_EVENT_UNKNOWN: rk_event_kind = 3;
 /// The store refuses the request (no space, no permission), which will not take effect later: data.refused.
-pub const RK_EVENT_REFUSED: u32 = 4;
+pub const RK_EVENT_REFUSED: rk_event_kind = 4;
 /// The connection to the store is new. Report this before anything that came over it.
-pub const RK_EVENT_RECONNECTED: u32 = 5;
+pub const RK_EVENT_RECONNECTED: rk_event_kind = 5;
 /// The watch has seen changes of the key: data.watched.
-pub const RK_EVENT_WATCHED: u32 = 6;
+pub const RK_EVENT_WATCHED: rk_event_kind = 6;
 /// The watch has ended without an RK_STEP_STOP_WATCH, and can be started again.
-pub const RK_EVENT_WATCH_ENDED: u32 = 7;
+pub const RK_EVENT_WATCH_ENDED: rk_event_kind = 7;
 /// The watch has ended, and changes that it has not reported are compacted.
-pub const RK_EVENT_WATCH_FAILED: u32 = 8;
+pub const RK_EVENT_WATCH_FAILED: rk_event_kind = 8;
 /// The store has answered RK_STEP_READ_AT: data.current, with the key as it was.
-pub const RK_EVENT_PAST: u32 = 9;
+pub const RK_EVENT_PAST: rk_event_kind = 9;
 /// The store no longer has the state that RK_STEP_READ_AT asks for.
-pub const RK_EVENT_COMPACTED: u32 = 10;
+pub const RK_EVENT_COMPACTED: rk_event_kind = 10;
 
 /// An operation to be submitted.
 #[repr(C)]
@@ -48,8 +52,8 @@ pub const RK_EVENT_COMPACTED: u32 = 10;
 pub struct rk_operation {
     /// When it ends at the latest, in nanoseconds by the caller's clock; UINT64_MAX for never.
     pub deadline: u64,
-    /// One of RK_OPERATION_*.
-    pub kind: u32,
+    /// What it does.
+    pub kind: rk_operation_kind,
     /// Data that the kind determines.
     pub data: rk_operation_data,
 }
@@ -85,9 +89,9 @@ pub struct rk_release {
     /// for a rollback that of the allocation. The value is freed only if it has been in use without a break since then,
     /// as far back as the history goes; 0 for all of that.
     pub oldest: u64,
-    /// The store of rk_known as it was when the owner began the request by which it gave the value up, or of rk_allocated
-    /// for a rollback; 0 if that is unknown. After a restore of etcd, revisions that etcd had reached before it, too,
-    /// count only for requests that began when the committer had noticed the restore.
+    /// The store of rk_known as it was when the owner began the request by which it gave the value up, or of
+    /// rk_allocated for a rollback; 0 if that is unknown. After a restore of etcd, revisions that etcd had reached
+    /// before it, too, count only for requests that began when the committer had noticed the restore.
     pub store: u32,
 }
 
@@ -119,8 +123,8 @@ pub struct rk_key {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rk_event {
-    /// One of RK_EVENT_*.
-    pub kind: u32,
+    /// What the store says.
+    pub kind: rk_event_kind,
     /// Data that the kind determines.
     pub data: rk_event_data,
 }
@@ -182,14 +186,14 @@ pub struct rk_watched {
     pub n: usize,
 }
 
-impl From<Guard> for rk_key_state {
-    fn from(state: Guard) -> Self {
-        let Guard { mod_revision, version, create_revision } = state;
+impl From<KeyState> for rk_key_state {
+    fn from(state: KeyState) -> Self {
+        let KeyState { mod_revision, version, create_revision } = state;
         Self { mod_revision, version, create_revision }
     }
 }
 
-impl From<rk_key_state> for Guard {
+impl From<rk_key_state> for KeyState {
     fn from(state: rk_key_state) -> Self {
         let rk_key_state { mod_revision, version, create_revision } = state;
         Self { mod_revision, version, create_revision }

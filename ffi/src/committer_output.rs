@@ -12,57 +12,63 @@ use crate::range::ValueRange;
 use crate::result::rk_result;
 use crate::value::{Value, rk_value};
 
+/// What the caller of a committer does next.
+pub type rk_step_kind = u32;
 /// Nothing to do until something happens.
-pub const RK_STEP_IDLE: u32 = 0;
+pub const RK_STEP_IDLE: rk_step_kind = 0;
 /// Nothing to do before the time of data.wait, unless something happens.
-pub const RK_STEP_WAIT: u32 = 1;
+pub const RK_STEP_WAIT: rk_step_kind = 1;
 /// Read the key, linearizably.
-pub const RK_STEP_READ: u32 = 2;
+pub const RK_STEP_READ: rk_step_kind = 2;
 /// Perform a transaction: if the key is as in data.swap, put the value of rk_committer_value, else read the key.
-pub const RK_STEP_SWAP: u32 = 3;
+pub const RK_STEP_SWAP: rk_step_kind = 3;
 /// Perform a transaction: if the key is as in data.confirm, do nothing, else read the key.
-pub const RK_STEP_CONFIRM: u32 = 4;
-/// Fetch outcomes with rk_committer_finished, and pass them to their callers: data.finished. Operations that these submit
-/// before the next poll join the next compare-and-swap.
-pub const RK_STEP_FINISHED: u32 = 5;
+pub const RK_STEP_CONFIRM: rk_step_kind = 4;
+/// Fetch outcomes with rk_committer_finished, and pass them to their callers: data.finished. Operations that these
+/// submit before the next poll join the next compare-and-swap.
+pub const RK_STEP_FINISHED: rk_step_kind = 5;
 /// Watch the key from the revision of data.watch on.
-pub const RK_STEP_WATCH: u32 = 6;
+pub const RK_STEP_WATCH: rk_step_kind = 6;
 /// End the watch. Report none of its events after that.
-pub const RK_STEP_STOP_WATCH: u32 = 7;
+pub const RK_STEP_STOP_WATCH: rk_step_kind = 7;
 /// Read the key as it was at the revision of data.read_at.
-pub const RK_STEP_READ_AT: u32 = 8;
+pub const RK_STEP_READ_AT: rk_step_kind = 8;
 
+/// How an operation ended.
+pub type rk_outcome = u32;
 /// The caller owns the values of data.allocated.
-pub const RK_OUTCOME_ALLOCATED: u32 = 1;
+pub const RK_OUTCOME_ALLOCATED: rk_outcome = 1;
 /// The value is free: data.released.
-pub const RK_OUTCOME_RELEASED: u32 = 2;
+pub const RK_OUTCOME_RELEASED: rk_outcome = 2;
 /// The value was not freed, and is left to a repair pass: data.deferred.
-pub const RK_OUTCOME_DEFERRED: u32 = 3;
+pub const RK_OUTCOME_DEFERRED: rk_outcome = 3;
 /// The object was read: data.read.
-pub const RK_OUTCOME_READ: u32 = 4;
+pub const RK_OUTCOME_READ: rk_outcome = 4;
 /// The object exists: data.created.
-pub const RK_OUTCOME_CREATED: u32 = 5;
+pub const RK_OUTCOME_CREATED: rk_outcome = 5;
 /// The diff was applied as far as it was still right: data.repaired.
-pub const RK_OUTCOME_REPAIRED: u32 = 6;
+pub const RK_OUTCOME_REPAIRED: rk_outcome = 6;
 /// Nothing was changed: data.failed.
-pub const RK_OUTCOME_FAILED: u32 = 7;
+pub const RK_OUTCOME_FAILED: rk_outcome = 7;
 /// The outcome is unknown: the operation may have taken effect, or may do so later. Values that it may have allocated
 /// must not be used.
-pub const RK_OUTCOME_UNKNOWN: u32 = 8;
+pub const RK_OUTCOME_UNKNOWN: rk_outcome = 8;
 /// The change by hand was made as far as its kind lets it, or not at all: data.edited.
-pub const RK_OUTCOME_EDITED: u32 = 9;
+pub const RK_OUTCOME_EDITED: rk_outcome = 9;
 
+/// Why a value was left to a repair pass.
+pub type rk_deferral = u32;
 /// The history of the value since the as-of revision is unknown.
-pub const RK_DEFERRAL_HISTORY_MISSING: u32 = 1;
+pub const RK_DEFERRAL_HISTORY_MISSING: rk_deferral = 1;
 /// More than one Service had the value in the last repair pass.
-pub const RK_DEFERRAL_DUPLICATE: u32 = 2;
+pub const RK_DEFERRAL_DUPLICATE: rk_deferral = 2;
 
 /// A step to take.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rk_step {
-    /// One of RK_STEP_*.
-    pub kind: u32,
+    /// What to do.
+    pub kind: rk_step_kind,
     /// Data that the kind determines.
     pub data: rk_step_data,
 }
@@ -95,12 +101,14 @@ pub struct rk_step_wait {
     pub until: u64,
 }
 
+/// What a swap does with the witness.
+pub type rk_witness = u32;
 /// The transaction leaves the witness (rk_repair_pass_fenced) as it is.
-pub const RK_WITNESS_KEEP: u32 = 0;
+pub const RK_WITNESS_KEEP: rk_witness = 0;
 /// It puts the witness, with any value.
-pub const RK_WITNESS_PUT: u32 = 1;
+pub const RK_WITNESS_PUT: rk_witness = 1;
 /// It deletes the witness: it creates the object, in which no value that was allocated before is recorded.
-pub const RK_WITNESS_DELETE: u32 = 2;
+pub const RK_WITNESS_DELETE: rk_witness = 2;
 
 /// A compare-and-swap.
 #[repr(C)]
@@ -108,15 +116,15 @@ pub const RK_WITNESS_DELETE: u32 = 2;
 pub struct rk_step_swap {
     /// The state that the key must have, in all three fields.
     pub guard: rk_key_state,
-    /// A further condition of the transaction, if not 0: no key of a Service has a later mod revision than this (in etcd a
-    /// compare with a range_end).
+    /// A further condition of the transaction, if not 0: no key of a Service has a later mod revision than this (in
+    /// etcd a compare with a range_end).
     pub services_unchanged_since: u64,
     /// A further condition of the transaction, if not 0: the look of this number is there. See rk_repair_pass_fenced.
     pub look: u64,
     /// How many bytes rk_committer_value writes.
     pub value_len: usize,
-    /// What becomes of the witness, one of RK_WITNESS_*.
-    pub witness: u32,
+    /// What becomes of the witness.
+    pub witness: rk_witness,
 }
 
 /// A confirmation.
@@ -161,8 +169,8 @@ pub struct rk_step_read_at {
 pub struct rk_finished {
     /// The ticket of the operation.
     pub ticket: u64,
-    /// One of RK_OUTCOME_*.
-    pub outcome: u32,
+    /// How it ended.
+    pub outcome: rk_outcome,
     /// Data that the outcome determines.
     pub data: rk_outcome_data,
 }
@@ -217,8 +225,8 @@ pub struct rk_released {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_deferred {
-    /// One of RK_DEFERRAL_*.
-    pub reason: u32,
+    /// Why.
+    pub reason: rk_deferral,
 }
 
 /// The stored object, as the store confirmed it after the operation was submitted.
@@ -259,11 +267,11 @@ pub struct rk_repaired {
 pub struct rk_edited {
     /// The revision of the write; if nothing had to be or could be written, that at which it was so.
     pub revision: u64,
-    /// How many of the values belong to it, and as many of the bytes, one of RK_FATE_* for each: the values to record, in their
-    /// order, then those that were picked, then those to free.
+    /// How many of the values belong to it, and as many of the bytes, an rk_fate for each: the values to record, in
+    /// their order, then those that were picked, then those to free.
     pub values: usize,
-    /// Whether all was done that can be. Otherwise nothing was, as one of the values could not be changed; the fates of the
-    /// others say what they would have been.
+    /// Whether all was done that can be. Otherwise nothing was, as one of the values could not be changed; the fates of
+    /// the others say what they would have been.
     pub is_done: bool,
 }
 
@@ -317,7 +325,7 @@ impl Outcomes {
     }
 
     /// Adds the values and bytes of an outcome.
-    fn add(&mut self, outcome: Outcome<ValueRange>) -> (u32, rk_outcome_data) {
+    fn add(&mut self, outcome: Outcome<ValueRange>) -> (rk_outcome, rk_outcome_data) {
         match outcome {
             Outcome::Allocated { values, revision, store, use_until } => {
                 let use_until = nanoseconds(use_until);

@@ -15,42 +15,46 @@ use crate::result::rk_result;
 use crate::scope::{Out, Scope, borrow, slice};
 use crate::value::{rk_value, values_of};
 
-/// A value to record has to be free, and no Service may use it. A value to free may not be used by a Service. All is written or
-/// nothing; what is free already stays so.
-pub const RK_EDIT_CHANGE: u32 = 1401;
+/// What an edit is for.
+pub type rk_edit_kind = u32;
+/// A value to record has to be free, and no Service may use it. A value to free may not be used by a Service. All is
+/// written or nothing; what is free already stays so.
+pub const RK_EDIT_CHANGE: rk_edit_kind = 1401;
 /// As RK_EDIT_CHANGE, also if a Service uses the value.
-pub const RK_EDIT_FORCE: u32 = 1402;
-/// A value to record has to be free, and a Service has to use it. A value to free has to be recorded without a break since
-/// rk_edit.since, and no Service may use it. All is written or nothing.
-pub const RK_EDIT_PLAN: u32 = 1403;
+pub const RK_EDIT_FORCE: rk_edit_kind = 1402;
+/// A value to record has to be free, and a Service has to use it. A value to free has to be recorded without a break
+/// since rk_edit.since, and no Service may use it. All is written or nothing.
+pub const RK_EDIT_PLAN: rk_edit_kind = 1403;
 /// A value to record may be recorded already. A value to free is freed as with RK_EDIT_PLAN. What can be changed is.
-pub const RK_EDIT_UNDO: u32 = 1404;
+pub const RK_EDIT_UNDO: rk_edit_kind = 1404;
 
+/// What became of a value of an edit, or what stands against its change.
+pub type rk_fate = u8;
 /// The value is recorded now.
-pub const RK_FATE_SET: u8 = 0;
+pub const RK_FATE_SET: rk_fate = 0;
 /// The value is free now.
-pub const RK_FATE_CLEARED: u8 = 1;
+pub const RK_FATE_CLEARED: rk_fate = 1;
 /// The value was recorded already.
-pub const RK_FATE_ALREADY_SET: u8 = 2;
+pub const RK_FATE_ALREADY_SET: rk_fate = 2;
 /// The value was free already.
-pub const RK_FATE_ALREADY_CLEAR: u8 = 3;
+pub const RK_FATE_ALREADY_CLEAR: rk_fate = 3;
 /// A Service uses the value.
-pub const RK_FATE_IN_USE: u8 = 4;
+pub const RK_FATE_IN_USE: rk_fate = 4;
 /// No Service uses the value.
-pub const RK_FATE_UNUSED: u8 = 5;
-/// The value was free for a moment, or this committer has just handed it out: its record may be of a Service that is being
-/// created.
-pub const RK_FATE_REALLOCATED: u8 = 6;
+pub const RK_FATE_UNUSED: rk_fate = 5;
+/// The value was free for a moment, or this committer has just handed it out: its record may be of a Service that is
+/// being created.
+pub const RK_FATE_REALLOCATED: rk_fate = 6;
 /// Whether the value was free for a moment is not known.
-pub const RK_FATE_UNSURE: u8 = 7;
+pub const RK_FATE_UNSURE: rk_fate = 7;
 
-/// A change by hand: what an operator allocates, releases, carries out as planned, or takes back. It is written only if no
-/// Service has been written after the list.
+/// A change by hand: what an operator allocates, releases, carries out as planned, or takes back. It is written only if
+/// no Service has been written after the list.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_edit {
-    /// One of RK_EDIT_*.
-    pub kind: u32,
+    /// What it is for.
+    pub kind: rk_edit_kind,
     /// How many values to record beside those of set, chosen by the strategy. None of them is in use.
     pub pick: u32,
     /// The values to record.
@@ -67,16 +71,17 @@ pub struct rk_edit {
     pub in_use_len: usize,
     /// The revision of the etcd of the range at which Services were listed: that of the look.
     pub listed: u64,
-    /// With RK_EDIT_PLAN and RK_EDIT_UNDO the revision from which on a value to free has to be recorded without a break.
+    /// With RK_EDIT_PLAN and RK_EDIT_UNDO the revision from which on a value to free has to be recorded without a
+    /// break.
     pub since: u64,
-    /// The number of the look (rk_repair_pass_fenced) at the Services. With 0 it is a dry run: nothing is picked or written, and the
-    /// outcome says what would be done.
+    /// The number of the look (rk_repair_pass_fenced) at the Services. With 0 it is a dry run: nothing is picked or
+    /// written, and the outcome says what would be done.
     pub look: u64,
     /// 0. Room for a field that comes later: the struct never becomes longer.
     pub reserved: [u64; 4],
 }
 
-pub(crate) fn fate_number(fate: Fate) -> u8 {
+pub(crate) fn fate_number(fate: Fate) -> rk_fate {
     match fate {
         Fate::Set => RK_FATE_SET,
         Fate::Cleared => RK_FATE_CLEARED,
@@ -89,7 +94,7 @@ pub(crate) fn fate_number(fate: Fate) -> u8 {
     }
 }
 
-fn kind_of(number: u32) -> Result<EditKind, Failure> {
+fn kind_of(number: rk_edit_kind) -> Result<EditKind, Failure> {
     match number {
         RK_EDIT_CHANGE => Ok(EditKind::Change),
         RK_EDIT_FORCE => Ok(EditKind::Force),
@@ -125,7 +130,7 @@ unsafe fn edit_of(scope: &Scope, range: ValueRange, edit: &rk_edit) -> Result<Ed
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_submit_edit(
-    committer: *const rk_committer,
+    committer: *mut rk_committer,
     edit: *const rk_edit,
     deadline: u64,
     ticket: *mut u64,

@@ -1,27 +1,41 @@
-//! What an error carries besides its code.
+//! The names of codes, and what an error carries besides its code.
 
 use std::ffi::c_char;
 use std::fmt::{Display, Write};
 
 use rangekeeper_core::snapshot::BitsPastRange;
 
+use crate::audit::rk_bitmap;
+use crate::guard::guard_or;
 use crate::handle::Gone;
 use crate::result::rk_result;
 use crate::scope::Unusable;
 
+/// Returns the name of a result without its prefix, such as "ALREADY_ALLOCATED"; "UNKNOWN" for any other number.
+/// The text is static: never NULL, never freed.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_result_name(result: u32) -> *const c_char {
+    guard_or(c"UNKNOWN".as_ptr(), || {
+        let known = rk_result::ALL.into_iter().find(|known| *known as u32 == result);
+        known.map_or(c"UNKNOWN", rk_result::name).as_ptr()
+    })
+}
+
 /// Bytes in the message of an rk_error, the NUL at its end included.
 pub const RK_ERROR_MESSAGE_CAPACITY: usize = 512;
 
-/// As the detail_kind of an rk_error: it has no detail.
-pub const RK_DETAIL_NONE: u32 = 0;
-/// As the detail_kind of an rk_error: detail.byte is valid.
-pub const RK_DETAIL_BYTE: u32 = 1;
-/// As the detail_kind of an rk_error: detail.bits is valid.
-pub const RK_DETAIL_BITS: u32 = 2;
-/// As the detail_kind of an rk_error: detail.request is valid.
-pub const RK_DETAIL_REQUEST: u32 = 3;
-/// As the detail_kind of an rk_error: detail.bitmap is valid.
-pub const RK_DETAIL_BITMAP: u32 = 4;
+/// The member of an rk_detail that is valid.
+pub type rk_detail_kind = u32;
+/// There is no detail.
+pub const RK_DETAIL_NONE: rk_detail_kind = 0;
+/// detail.byte is valid.
+pub const RK_DETAIL_BYTE: rk_detail_kind = 1;
+/// detail.bits is valid.
+pub const RK_DETAIL_BITS: rk_detail_kind = 2;
+/// detail.request is valid.
+pub const RK_DETAIL_REQUEST: rk_detail_kind = 3;
+/// detail.bitmap is valid.
+pub const RK_DETAIL_BITMAP: rk_detail_kind = 4;
 
 /// The bits past the end of a range in a stored bitmap.
 #[repr(C)]
@@ -29,7 +43,7 @@ pub const RK_DETAIL_BITMAP: u32 = 4;
 pub struct rk_bits_past_range {
     /// The highest offset that is set.
     pub highest_offset: u64,
-    /// The byte of the input that holds it.
+    /// The position of the byte of the input that holds it, from 0.
     pub byte: u64,
 }
 
@@ -37,14 +51,14 @@ pub struct rk_bits_past_range {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union rk_detail {
-    /// The byte of the input that is wrong.
+    /// The position of the wrong byte in the input, from 0.
     pub byte: u64,
     /// The bits that are wrong.
     pub bits: rk_bits_past_range,
-    /// The request of a batch that could not be served, counted from 0.
+    /// The position of the request of a batch that could not be served, from 0.
     pub request: u64,
-    /// The bitmap that is missing, one of RK_BITMAP_*.
-    pub bitmap: u32,
+    /// The bitmap that is missing.
+    pub bitmap: rk_bitmap,
     /// Room for a kind that comes later.
     pub reserved: [u64; 4],
 }
@@ -53,8 +67,8 @@ pub union rk_detail {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rk_error {
-    /// One of RK_DETAIL_*.
-    pub detail_kind: u32,
+    /// The member of the detail that is valid.
+    pub detail_kind: rk_detail_kind,
     /// Where the failure lies.
     pub detail: rk_detail,
     /// Bytes in message, without the NUL at its end.
@@ -93,11 +107,11 @@ impl Failure {
     }
 
     /// Names the bitmap that is missing.
-    pub(crate) fn of_bitmap(self, bitmap: u32) -> Self {
+    pub(crate) fn of_bitmap(self, bitmap: rk_bitmap) -> Self {
         self.with_detail(RK_DETAIL_BITMAP, |detail| detail.bitmap = bitmap)
     }
 
-    fn with_detail(mut self, kind: u32, set: impl FnOnce(&mut rk_detail)) -> Self {
+    fn with_detail(mut self, kind: rk_detail_kind, set: impl FnOnce(&mut rk_detail)) -> Self {
         self.error.detail_kind = kind;
         set(&mut self.error.detail);
         self

@@ -1,6 +1,6 @@
-//! The steps of a repair pass with a committer that is in the memory of another instance of the library: WebAssembly, which
-//! becomes the Go back end. See [`rangekeeper_core::commit::exchange`]. The Go back end takes what one side says to the other, as
-//! bytes that it does not look into: numbers of 8. `exchange.h` has these functions, too.
+//! The steps of a repair pass with a committer that is in the memory of another instance of the library: WebAssembly,
+//! which becomes the Go back end. See [`rangekeeper_core::commit::exchange`]. The Go back end takes what one side says
+//! to the other, as bytes that it does not look into: numbers of 8. `exchange.h` has these functions, too.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn rk_exchange_range(
     }
 }
 
-/// `Pass::begin_range`.
+/// `RepairPass::begin_range`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_exchange_begin(
     pass: *const rk_repair_pass,
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn rk_exchange_keep(committer: *const rk_committer, error:
     }
 }
 
-/// `Pass::since`.
+/// `RepairPass::since`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_exchange_since(
     pass: *const rk_repair_pass,
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn rk_exchange_followed(
     }
 }
 
-/// `Pass::read_range`; the last part of rk_repair_pass_read.
+/// `RepairPass::read_range`; the last part of rk_repair_pass_read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_exchange_read(
     pass: *const rk_repair_pass,
@@ -197,7 +197,7 @@ pub unsafe extern "C" fn rk_exchange_read(
     }
 }
 
-/// `Pass::fenced_range`.
+/// `RepairPass::fenced_range`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_exchange_fenced(
     pass: *const rk_repair_pass,

@@ -9,46 +9,55 @@ use rangekeeper_core::range::Band;
 use crate::guard::guard_or;
 use crate::result::rk_result;
 use crate::scope::Array;
-use crate::value::{RK_VALUE_KIND_PORT, RK_VALUE_KIND_TEXT, rk_value};
+use crate::value::{RK_VALUE_KIND_PORT, RK_VALUE_KIND_TEXT, rk_value, rk_value_kind};
 
 /// As the range of a finding or leak: the audit has no range of addresses.
 pub const RK_NO_RANGE: u32 = 0xffff_ffff;
 
+/// The kind of object that a finding is about.
+pub type rk_subject_kind = u32;
 /// A finding is about a Service.
-pub const RK_SUBJECT_KIND_SERVICE: u32 = 0;
+pub const RK_SUBJECT_KIND_SERVICE: rk_subject_kind = 0;
 /// A finding is about an IPAddress object.
-pub const RK_SUBJECT_KIND_IP_ADDRESS: u32 = 1;
+pub const RK_SUBJECT_KIND_IP_ADDRESS: rk_subject_kind = 1;
 
 /// A finding is about an address of a CIDR of a ServiceCIDR object that no other object has.
-pub const RK_SUBJECT_KIND_SERVICE_CIDR: u32 = 2;
+pub const RK_SUBJECT_KIND_SERVICE_CIDR: rk_subject_kind = 2;
 
 /// A finding is about a range itself.
-pub const RK_SUBJECT_KIND_RANGE: u32 = 3;
+pub const RK_SUBJECT_KIND_RANGE: rk_subject_kind = 3;
 
+/// Who remedies a finding.
+pub type rk_remedy = u32;
 /// A repair of the bitmap remedies it.
-pub const RK_REMEDY_REPAIR: u32 = 0;
+pub const RK_REMEDY_REPAIR: rk_remedy = 0;
 /// The API server remedies it: it repairs IPAddress objects when it starts, and every few minutes after that.
-pub const RK_REMEDY_API_SERVER: u32 = 1;
+pub const RK_REMEDY_API_SERVER: rk_remedy = 1;
 /// Only the owner remedies it: of a Service, who recreates it or widens the range, or an administrator, who deletes an
 /// IPAddress object.
-pub const RK_REMEDY_OWNER: u32 = 2;
+pub const RK_REMEDY_OWNER: rk_remedy = 2;
 
+/// What a finding or leak means for users. Numbers never change.
+pub type rk_severity = u32;
 /// The number is that of no reason.
-pub const RK_SEVERITY_NONE: u32 = 0;
-/// Two Services answer on one value (on a port if their protocols are the same), or no range hands the value out, so that
-/// nothing is bound to forward it; or kube-apiserver crashes at the object.
-pub const RK_SEVERITY_BREAKS_TRAFFIC: u32 = 1;
+pub const RK_SEVERITY_NONE: rk_severity = 0;
+/// Two Services answer on one value (on a port if their protocols are the same), or no range hands the value out, so
+/// that nothing is bound to forward it; or kube-apiserver crashes at the object.
+pub const RK_SEVERITY_BREAKS_TRAFFIC: rk_severity = 1;
 /// The value is in use and not recorded, or not for good, so that a server may allocate it a second time.
-pub const RK_SEVERITY_DUPLICATE_RISK: u32 = 2;
+pub const RK_SEVERITY_DUPLICATE_RISK: rk_severity = 2;
 /// The value is recorded and not in use, so that no server allocates it.
-pub const RK_SEVERITY_WASTED: u32 = 3;
-/// No value or few values are free, so that new Services are refused, or soon will be. It is worse than RK_SEVERITY_WASTED.
-pub const RK_SEVERITY_EXHAUSTED: u32 = 4;
+pub const RK_SEVERITY_WASTED: rk_severity = 3;
+/// No value or few values are free, so that new Services are refused, or soon will be. It is worse than
+/// RK_SEVERITY_WASTED.
+pub const RK_SEVERITY_EXHAUSTED: rk_severity = 4;
 
+/// The bands of a range (KEP-3070).
+pub type rk_band = u32;
 /// The low offsets, which dynamic allocation uses last.
-pub const RK_BAND_STATIC: u32 = 0;
+pub const RK_BAND_STATIC: rk_band = 0;
 /// All other offsets.
-pub const RK_BAND_DYNAMIC: u32 = 1;
+pub const RK_BAND_DYNAMIC: rk_band = 1;
 
 /// The reason of a finding, as in kube-apiserver's Events if they have it. Numbers never change and are never reused.
 #[repr(u32)]
@@ -74,17 +83,17 @@ pub enum rk_reason {
     PortAlreadyAllocated = 9,
     /// A Service uses a port outside the range.
     PortOutOfRange = 10,
-    /// A bitmap of ClusterIPs that servers still write beside IPAddress objects records an address that no object and no
-    /// Service has, or does not record one that they have. No Event has this reason.
+    /// A bitmap of ClusterIPs that servers still write beside IPAddress objects records an address that no object and
+    /// no Service has, or does not record one that they have. No Event has this reason.
     BitmapDisagrees = 11,
-    /// An IPAddress object that kube-apiserver's repair reads has no spec.parentRef, at which that repair crashes. No Event
-    /// has this reason.
+    /// An IPAddress object that kube-apiserver's repair reads has no spec.parentRef, at which that repair crashes. No
+    /// Event has this reason.
     IpAddressWithoutParent = 12,
-    /// The name of an IPAddress object is not the canonical text of an address, by which servers look for it. No Event has
-    /// this reason.
-    IpAddressNotCanonical = 13,
-    /// A Service has an address in another text than the canonical one, which is the name of its IPAddress object. No Event
+    /// The name of an IPAddress object is not the canonical text of an address, by which servers look for it. No Event
     /// has this reason.
+    IpAddressNotCanonical = 13,
+    /// A Service has an address in another text than the canonical one, which is the name of its IPAddress object. No
+    /// Event has this reason.
     ClusterIpNotCanonical = 14,
     /// No value of a range is free. No Event has this reason.
     RangeFull = 15,
@@ -173,20 +182,20 @@ pub union rk_found_value {
 pub struct rk_finding {
     /// The reason.
     pub reason: rk_reason,
-    /// One of RK_SUBJECT_KIND_*: the kind of object that it is about.
-    pub subject_kind: u32,
+    /// The kind of object that it is about.
+    pub subject_kind: rk_subject_kind,
     /// Which Service or IPAddress object, by its place among those that were observed: 0 is the first. For a CIDR of a
     /// ServiceCIDR object, and for a range, its place among the ranges.
     pub subject: u64,
     /// The range it concerns: its place in the order in which they were added; RK_NO_RANGE if there is no range of
     /// addresses.
     pub range: u32,
-    /// One of RK_REMEDY_*: who repairs it.
-    pub remedy: u32,
+    /// Who remedies it.
+    pub remedy: rk_remedy,
     /// Whether the repair leaves it for now, since a Service that uses the value may still be under way.
     pub stays: bool,
-    /// One of RK_VALUE_KIND_IPV4, _IPV6, _PORT, _TEXT: the kind of value that it is about. A range is a text.
-    pub value_kind: u32,
+    /// The kind of value that it is about: RK_VALUE_KIND_IPV4, _IPV6, _PORT or _TEXT. A range is a text.
+    pub value_kind: rk_value_kind,
     /// The value; for a text see rk_report_finding_texts.
     pub value: rk_found_value,
     /// 0. Room for a field that comes later: the struct never becomes longer.
@@ -197,8 +206,8 @@ pub struct rk_finding {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_offset_state {
-    /// One of RK_BAND_*: its band.
-    pub band: u32,
+    /// Its band.
+    pub band: rk_band,
     /// Whether it was recorded as allocated.
     pub stored: bool,
     /// Whether a Service uses it.
@@ -267,7 +276,7 @@ impl rk_finding {
     }
 }
 
-pub(crate) fn remedy_number(remedy: Remedy) -> u32 {
+pub(crate) fn remedy_number(remedy: Remedy) -> rk_remedy {
     match remedy {
         Remedy::Repair => RK_REMEDY_REPAIR,
         Remedy::ApiServer => RK_REMEDY_API_SERVER,
@@ -275,7 +284,7 @@ pub(crate) fn remedy_number(remedy: Remedy) -> u32 {
     }
 }
 
-pub(crate) fn severity_number(severity: Severity) -> u32 {
+pub(crate) fn severity_number(severity: Severity) -> rk_severity {
     match severity {
         Severity::BreaksTraffic => RK_SEVERITY_BREAKS_TRAFFIC,
         Severity::DuplicateRisk => RK_SEVERITY_DUPLICATE_RISK,
@@ -322,17 +331,17 @@ pub extern "C" fn rk_reason_name(reason: u32) -> *const c_char {
     })
 }
 
-/// Returns one of RK_SEVERITY_*: the severity of the findings with this reason; RK_SEVERITY_NONE for any other number.
+/// Returns the severity of the findings with this reason; RK_SEVERITY_NONE for any other number.
 #[unsafe(no_mangle)]
-pub extern "C" fn rk_reason_severity(reason: u32) -> u32 {
+pub extern "C" fn rk_reason_severity(reason: u32) -> rk_severity {
     guard_or(RK_SEVERITY_NONE, || {
         let place = (reason as usize).checked_sub(1);
         place.and_then(|place| REASONS.get(place)).map_or(RK_SEVERITY_NONE, |reason| severity_number(reason.severity()))
     })
 }
 
-/// Writes the texts of findings, as [`rk_report_finding_texts`](crate::report::rk_report_finding_texts) promises, with two
-/// ends for each. Returns how many were written.
+/// Writes the texts of findings, as [`rk_report_finding_texts`](crate::report::rk_report_finding_texts) promises, with
+/// two ends for each. Returns how many were written.
 pub(crate) fn texts(
     findings: &[Finding],
     from: usize,

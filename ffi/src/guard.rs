@@ -1,8 +1,9 @@
 //! The border: panics stop here, and pointers are borrowed for one call only.
 //!
-//! Each entry point consists of one call of [`guard`], [`guard_error`] or [`guard_or`] (`tests/surface.rs` checks that).
-//! Inside, one `unsafe` block turns its pointers into references, slices and out-parameters of the call's [`Scope`]. It
-//! rests on the caller's promise in the preamble of the header: a pointer is valid until the call returns.
+//! Each entry point consists of one call of [`guard`], [`guard_error`] or [`guard_or`] (`tests/surface.rs` checks
+//! that). Inside, one `unsafe` block turns its pointers into references, slices and out-parameters of the call's
+//! [`Scope`]. It rests on the caller's promise in the preamble of the header: a pointer is valid until the call
+//! returns.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

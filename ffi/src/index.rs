@@ -6,7 +6,7 @@ use std::time::Duration;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use rangekeeper_core::any::AnyValue;
-use rangekeeper_core::index::{Changes, Full, Index, Reservation, ReserveError, StaleList};
+use rangekeeper_core::index::{Full, Index, IndexChanges, Reservation, ReserveError, StaleList};
 
 use crate::guard::{guard, guard_or};
 use crate::handle::Handle;
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn rk_index_free(index: *mut rk_index) {
 
 /// Drops an index's state.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_index_close(index: *const rk_index) -> rk_result {
+pub unsafe extern "C" fn rk_index_close(index: *mut rk_index) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let index = unsafe { borrow(scope, index)? };
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn rk_index_close(index: *const rk_index) -> rk_result {
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_index_insert_cidr(
-    index: *const rk_index,
+    index: *mut rk_index,
     cidr: *const rk_service_cidr,
     added: *mut bool,
 ) -> rk_result {
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn rk_index_insert_cidr(
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_index_remove_cidr(
-    index: *const rk_index,
+    index: *mut rk_index,
     cidr: *const rk_service_cidr,
     removed: *mut bool,
 ) -> rk_result {
@@ -197,14 +197,15 @@ pub unsafe extern "C" fn rk_index_is_taken(
     })
 }
 
-/// Reserves a free address of these CIDRs until a time. A CIDR is chosen with the probability of its share in the free addresses of
-/// all dynamic bands, or, if there are none, of all static bands (KEP-3070). CIDRs that the index does not have count as full. Cost: O(len * CIDRs + log addresses), at any fill.
+/// Reserves a free address of these CIDRs until a time. A CIDR is chosen with the probability of its share in the free
+/// addresses of all dynamic bands, or, if there are none, of all static bands (KEP-3070). CIDRs that the index does not
+/// have count as full. Cost: O(len * CIDRs + log addresses), at any fill.
 ///
 /// RK_RESULT_FULL.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_index_reserve(
-    index: *const rk_index,
+    index: *mut rk_index,
     cidrs: *const rk_service_cidr,
     len: usize,
     until: u64,
@@ -233,7 +234,7 @@ pub unsafe extern "C" fn rk_index_reserve(
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_index_reserve_address(
-    index: *const rk_index,
+    index: *mut rk_index,
     value: *const rk_value,
     until: u64,
     reservation: *mut rk_reservation,
@@ -250,12 +251,12 @@ pub unsafe extern "C" fn rk_index_reserve_address(
 }
 
 /// Records that the object was created at revision. Its address stays taken until a removal of that revision or a later
-/// one is observed, or a later list without it. A reservation that has expired can be confirmed, too; that changes nothing
-/// if a later revision was observed, as the object was reported then, or will be.
+/// one is observed, or a later list without it. A reservation that has expired can be confirmed, too; that changes
+/// nothing if a later revision was observed, as the object was reported then, or will be.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_index_confirm(
-    index: *const rk_index,
+    index: *mut rk_index,
     reservation: *const rk_reservation,
     revision: u64,
 ) -> rk_result {
@@ -267,15 +268,12 @@ pub unsafe extern "C" fn rk_index_confirm(
     })
 }
 
-/// Records that the object of an address was created at `revision` without a reservation: rk_index_reserve_address returned
-/// RK_RESULT_ALREADY_ALLOCATED, and the API server, which knows better, was asked all the same. Otherwise like rk_index_confirm.
+/// Records that the object of an address was created at `revision` without a reservation: rk_index_reserve_address
+/// returned RK_RESULT_ALREADY_ALLOCATED, and the API server, which knows better, was asked all the same. Otherwise like
+/// rk_index_confirm.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_index_created(
-    index: *const rk_index,
-    address: *const rk_value,
-    revision: u64,
-) -> rk_result {
+pub unsafe extern "C" fn rk_index_created(index: *mut rk_index, address: *const rk_value, revision: u64) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let (index, created) = unsafe { (borrow(scope, index)?, borrow(scope, address)?) };
@@ -288,7 +286,7 @@ pub unsafe extern "C" fn rk_index_created(
 /// reservation has ended.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_index_abort(index: *const rk_index, reservation: *const rk_reservation) -> rk_result {
+pub unsafe extern "C" fn rk_index_abort(index: *mut rk_index, reservation: *const rk_reservation) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let (index, reservation) = unsafe { (borrow(scope, index)?, borrow(scope, reservation)?) };
@@ -302,7 +300,7 @@ pub unsafe extern "C" fn rk_index_abort(index: *const rk_index, reservation: *co
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_index_already_exists(
-    index: *const rk_index,
+    index: *mut rk_index,
     reservation: *const rk_reservation,
 ) -> rk_result {
     guard(|scope| {
@@ -318,7 +316,7 @@ pub unsafe extern "C" fn rk_index_already_exists(
 /// O(reservations + confirmed creations that were not observed).
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_index_expire(index: *const rk_index, now: u64, expired: *mut usize) -> rk_result {
+pub unsafe extern "C" fn rk_index_expire(index: *mut rk_index, now: u64, expired: *mut usize) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let (index, expired) = unsafe { (borrow(scope, index)?, Out::new(scope, expired)?) };
@@ -332,7 +330,7 @@ pub unsafe extern "C" fn rk_index_expire(index: *const rk_index, now: u64, expir
 /// RK_RESULT_INVALID_ARGUMENT if it is no address.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_index_added(index: *const rk_index, value: *const rk_value, revision: u64) -> rk_result {
+pub unsafe extern "C" fn rk_index_added(index: *mut rk_index, value: *const rk_value, revision: u64) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let (index, value) = unsafe { (borrow(scope, index)?, borrow(scope, value)?) };
@@ -346,7 +344,7 @@ pub unsafe extern "C" fn rk_index_added(index: *const rk_index, value: *const rk
 /// RK_RESULT_INVALID_ARGUMENT if it is no address.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_index_removed(index: *const rk_index, value: *const rk_value, revision: u64) -> rk_result {
+pub unsafe extern "C" fn rk_index_removed(index: *mut rk_index, value: *const rk_value, revision: u64) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let (index, value) = unsafe { (borrow(scope, index)?, borrow(scope, value)?) };
@@ -363,7 +361,7 @@ pub unsafe extern "C" fn rk_index_removed(index: *const rk_index, value: *const 
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_index_replace(
-    index: *const rk_index,
+    index: *mut rk_index,
     values: *const rk_value,
     len: usize,
     revision: u64,
@@ -378,7 +376,7 @@ pub unsafe extern "C" fn rk_index_replace(
         }
         let addresses = values.iter().filter_map(|value| address(value).ok());
         let replace = |state: &mut IndexState| match state.index.replace(addresses, revision) {
-            Ok(Changes { added, removed }) => Ok(rk_index_changes { added, removed, reserved: [0; 2] }),
+            Ok(IndexChanges { added, removed }) => Ok(rk_index_changes { added, removed, reserved: [0; 2] }),
             Err(StaleList { .. }) => Err(rk_result::StaleList),
         };
         out.write(index.0.with(replace)?);

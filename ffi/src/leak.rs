@@ -66,7 +66,7 @@ pub unsafe extern "C" fn rk_leak_counters_free(counters: *mut rk_leak_counters) 
 
 /// Drops the counters' state.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_leak_counters_close(counters: *const rk_leak_counters) -> rk_result {
+pub unsafe extern "C" fn rk_leak_counters_close(counters: *mut rk_leak_counters) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let counters = unsafe { borrow(scope, counters)? };
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn rk_leak_counters_close(counters: *const rk_leak_counter
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_leak_counters_advance(
-    counters: *const rk_leak_counters,
+    counters: *mut rk_leak_counters,
     leaked: *const rk_value,
     n: usize,
     due: *mut rk_value,
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn rk_leak_counters_count(
 /// Sets every counter to 0, for use after a restore from a backup.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_leak_counters_reset(counters: *const rk_leak_counters) -> rk_result {
+pub unsafe extern "C" fn rk_leak_counters_reset(counters: *mut rk_leak_counters) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let counters = unsafe { borrow(scope, counters)? };

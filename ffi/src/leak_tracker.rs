@@ -1,9 +1,9 @@
-//! What repair passes know from one to the next.
+//! The leak counters that a server keeps from one repair pass to the next.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use rangekeeper_core::commit::Passes;
+use rangekeeper_core::commit::LeakTracker;
 
 use crate::error::{Named, rk_error};
 use crate::guard::{guard, guard_error, guard_or};
@@ -13,7 +13,7 @@ use crate::result::rk_result;
 use crate::scope::{Out, borrow, reclaim};
 
 /// The leak counters of all ranges of a server's repair, kept from one pass to the next, and when they may advance.
-pub struct rk_leak_tracker(pub(crate) Arc<Handle<Passes>>);
+pub struct rk_leak_tracker(pub(crate) Arc<Handle<LeakTracker>>);
 
 /// Creates a tracker whose counters are 0. A leak is cleaned if this many `passes` in a row have seen it;
 /// kube-apiserver waits for 3.
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn rk_leak_tracker_new(
     unsafe {
         guard_error(error, |scope| {
             let out = Out::new(scope, tracker).named("tracker")?;
-            let passes = Passes::new(leak::passes(passes)?, Duration::from_nanos(interval));
+            let passes = LeakTracker::new(leak::passes(passes)?, Duration::from_nanos(interval));
             let passes = if keeps_leaks { passes.keeping_leaks() } else { passes };
             out.give(rk_leak_tracker(Arc::new(Handle::new(passes))));
             Ok(())
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn rk_leak_tracker_free(tracker: *mut rk_leak_tracker) {
 
 /// Drops a tracker's state.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_leak_tracker_close(tracker: *const rk_leak_tracker) -> rk_result {
+pub unsafe extern "C" fn rk_leak_tracker_close(tracker: *mut rk_leak_tracker) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let tracker = unsafe { borrow(scope, tracker)? };

@@ -1,7 +1,8 @@
 //! The C ABI of Rangekeeper: converts, calls the core, converts back, and decides nothing.
 //!
 //! `include/rangekeeper.h` is generated from this crate by `ffi/header.sh`; the comments of the entry points become
-//! its documentation, and its preamble (`ffi/cbindgen.toml`) states the conventions that hold for all of them.
+//! its documentation, its preamble (`ffi/cbindgen.toml`) states the conventions that hold for all of them, and
+//! `ffi/header` has its sections.
 //! [`guard`] stops panics, [`scope`] checks pointers, lengths and out-parameters, [`handle`] owns locks and states.
 
 #![allow(non_camel_case_types, reason = "types have the names that C sees")]

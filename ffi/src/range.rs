@@ -18,16 +18,18 @@ use crate::result::rk_result;
 use crate::scope::{Array, Out, Scope, Unusable, borrow, borrow_optional, slice, text};
 use crate::value::{RK_VALUE_KIND_IPV4, RK_VALUE_KIND_IPV6, RK_VALUE_KIND_PORT, Value, rk_value};
 
+/// The kinds of ranges.
+pub type rk_range_kind = u32;
 /// Addresses of a CIDR.
-pub const RK_RANGE_KIND_CIDR: u32 = 1201;
+pub const RK_RANGE_KIND_CIDR: rk_range_kind = 1201;
 /// Ports.
-pub const RK_RANGE_KIND_PORTS: u32 = 1202;
+pub const RK_RANGE_KIND_PORTS: rk_range_kind = 1202;
 
 /// Bytes in the text of an rk_range_description, the NUL at its end included: more than any range needs.
 pub const RK_RANGE_TEXT_CAPACITY: usize = 48;
 
-/// A range: which values it has, and the offset of each. rk_range_parse writes one. It may be copied, and nothing of it is
-/// freed.
+/// A range: which values it has, and the offset of each. rk_range_parse writes one. It may be copied, and nothing of it
+/// is freed.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct rk_range {
@@ -152,7 +154,8 @@ impl Range for ValueRange {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_range_description {
-    /// How many values can be allocated; offsets are below that. 0 is possible ("10.0.0.1/32").
+    /// How many values can be allocated; offsets are below that. In IPv6 they are at most 65,535, as in a bitmap of
+    /// kube-apiserver's; 0 is possible ("10.0.0.1/32").
     pub size: u32,
     /// How many of the lowest offsets form the static band, which dynamic allocation uses last (KEP-3070, KEP-3668).
     pub static_band: u32,
@@ -202,7 +205,7 @@ fn typed_page<R: Range>(
 pub unsafe extern "C" fn rk_range_parse(
     spec: *const c_char,
     spec_len: usize,
-    kind: u32,
+    kind: rk_range_kind,
     range: *mut rk_range,
     error: *mut rk_error,
 ) -> rk_result {
@@ -285,8 +288,8 @@ pub unsafe extern "C" fn rk_range_value_at(range: *const rk_range, offset: u32, 
     })
 }
 
-/// Writes to `excludes` whether no cluster has both ranges: its ranges of ClusterIPs are of different IP families (KEP-563), and
-/// it has one range of node ports.
+/// Writes to `excludes` whether no cluster has both ranges: its ranges of ClusterIPs are of different IP families
+/// (KEP-563), and it has one range of node ports.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_excludes(

@@ -10,10 +10,12 @@ use crate::handle::Handle;
 use crate::result::rk_result;
 use crate::scope::{Buffer, Out, borrow, reclaim, slice, text};
 
+/// The forms of a stored object.
+pub type rk_form = u32;
 /// Kubernetes' protobuf, as every current kube-apiserver stores it.
-pub const RK_FORM_PROTOBUF: u32 = 1;
+pub const RK_FORM_PROTOBUF: rk_form = 1;
 /// A JSON object.
-pub const RK_FORM_JSON: u32 = 2;
+pub const RK_FORM_JSON: rk_form = 2;
 
 /// A stored RangeAllocation: range, data, and everything else that a rewrite must preserve.
 pub struct rk_range_allocation(Handle<RangeAllocation>);
@@ -29,10 +31,10 @@ impl From<DecodeError> for Failure {
     }
 }
 
-/// Creates an object with empty range and data, as kube-apiserver creates one. `form` is one of RK_FORM_*.
+/// Creates an object with empty range and data, as kube-apiserver creates one.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_range_allocation_new(form: u32, object: *mut *mut rk_range_allocation) -> rk_result {
+pub unsafe extern "C" fn rk_range_allocation_new(form: rk_form, object: *mut *mut rk_range_allocation) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let out = unsafe { Out::new(scope, object)? };
@@ -77,7 +79,7 @@ pub unsafe extern "C" fn rk_range_allocation_free(object: *mut rk_range_allocati
 
 /// Drops an object's state.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_range_allocation_close(object: *const rk_range_allocation) -> rk_result {
+pub unsafe extern "C" fn rk_range_allocation_close(object: *mut rk_range_allocation) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let object = unsafe { borrow(scope, object)? };
@@ -122,7 +124,7 @@ pub unsafe extern "C" fn rk_range_allocation_data(
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_allocation_set(
-    object: *const rk_range_allocation,
+    object: *mut rk_range_allocation,
     range: *const c_char,
     range_len: usize,
     data: *const u8,

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use rangekeeper_core::any::AnyRange;
 use rangekeeper_core::bitmap::Bitmap;
-use rangekeeper_core::commit::{self, Found, Listed, Listing, Operation, Pass, PassError, Passes, View};
+use rangekeeper_core::commit::{
+    self, Found, LeakTracker, Listing, Operation, PassError, RepairPass, ServiceList, View,
+};
 use rangekeeper_core::range::Range;
 
 use crate::audit::{self, rk_audit};
@@ -22,23 +24,14 @@ use crate::report::rk_report;
 use crate::result::rk_result;
 use crate::scope::{Out, borrow, borrow_optional, reclaim, slice};
 
-/// A repair pass over the objects of committers. Its steps, in this order; another order is refused:
-///
-/// 1. rk_repair_pass_new.
-/// 2. For each committer rk_repair_pass_begin, then an RK_OPERATION_READ, and after its outcome rk_repair_pass_read. If
-///    that says so, write the fence once all ranges are read, and call rk_repair_pass_fenced.
-/// 3. rk_repair_pass_audit begins an rk_audit with the ranges. After that, list the Services linearizably and observe them.
-/// 4. rk_repair_pass_finish ends the audit.
-/// 5. For each committer rk_committer_submit_repair.
-///
-/// If a step fails, free the pass and start another.
+/// A repair pass over the objects of committers; rk_repair_pass_new has its steps.
 pub struct rk_repair_pass {
-    passes: Arc<Handle<Passes>>,
+    passes: Arc<Handle<LeakTracker>>,
     stage: Handle<Stage>,
 }
 
 enum Stage {
-    Reading(Pass),
+    Reading(RepairPass),
     Listing(Listing),
     Found(Found),
     /// A step has failed.
@@ -57,7 +50,7 @@ impl Stage {
         Failure::new(rk_result::InvalidArgument, message)
     }
 
-    fn reading(&mut self) -> Result<&mut Pass, Failure> {
+    fn reading(&mut self) -> Result<&mut RepairPass, Failure> {
         if let Self::Reading(pass) = self { Ok(pass) } else { Err(self.refusal()) }
     }
 }
@@ -86,13 +79,16 @@ impl rk_repair_pass {
     /// Works on the pass while it reads its ranges.
     pub(crate) fn reading<R>(
         &self,
-        work: impl FnOnce(&mut Passes, &mut Pass) -> Result<R, Failure>,
+        work: impl FnOnce(&mut LeakTracker, &mut RepairPass) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         self.passes.with(|passes| self.stage.with(|stage| work(passes, stage.reading()?)))
     }
 
     /// Works on what the pass has found.
-    pub(crate) fn found<R>(&self, work: impl FnOnce(&mut Passes, &Found) -> Result<R, Failure>) -> Result<R, Failure> {
+    pub(crate) fn found<R>(
+        &self,
+        work: impl FnOnce(&mut LeakTracker, &Found) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
         self.passes.with(|passes| {
             self.stage.with(|stage| match stage {
                 Stage::Found(found) => work(passes, found),
@@ -115,23 +111,34 @@ pub(crate) fn look_of(number: u64) -> Result<NonZeroU64, Failure> {
 }
 
 /// When Services were listed, as rk_committer_submit_repair has it.
-pub(crate) fn listed(revision: u64, is_guarded: bool) -> Result<Listed, Failure> {
+pub(crate) fn listed(revision: u64, is_guarded: bool) -> Result<ServiceList, Failure> {
     match revision {
         0 if is_guarded => {
             let message = "a list that guards has no revision: a store compares it with those of Services";
             Err(Failure::new(rk_result::InvalidArgument, message))
         }
-        0 => Ok(Listed::Elsewhere),
-        _ if is_guarded => Ok(Listed::Guarding(revision)),
-        _ => Ok(Listed::At(revision)),
+        0 => Ok(ServiceList::Elsewhere),
+        _ if is_guarded => Ok(ServiceList::Guarding(revision)),
+        _ => Ok(ServiceList::At(revision)),
     }
 }
 
-/// Starts a pass. An earlier pass of this tracker that has not ended is given up, and its steps are refused.
+/// Starts a pass. An earlier pass of this tracker that has not ended is given up, and its steps are refused. The steps,
+/// in this order; another order is refused:
+///
+/// 1. rk_repair_pass_new.
+/// 2. For each committer rk_repair_pass_begin, then an RK_OPERATION_READ, and after its outcome rk_repair_pass_read.
+///    Once all ranges are read, write the fence of each that needs one, and call rk_repair_pass_fenced.
+/// 3. rk_repair_pass_audit begins an rk_audit with the ranges. After that, list the Services linearizably and observe
+///    them.
+/// 4. rk_repair_pass_finish ends the audit.
+/// 5. For each committer rk_committer_submit_repair.
+///
+/// If a step fails, free the pass and start another.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_new(
-    tracker: *const rk_leak_tracker,
+    tracker: *mut rk_leak_tracker,
     pass: *mut *mut rk_repair_pass,
 ) -> rk_result {
     guard(|scope| {
@@ -152,7 +159,7 @@ pub unsafe extern "C" fn rk_repair_pass_free(pass: *mut rk_repair_pass) {
 
 /// Drops a pass's state.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_repair_pass_close(pass: *const rk_repair_pass) -> rk_result {
+pub unsafe extern "C" fn rk_repair_pass_close(pass: *mut rk_repair_pass) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let pass = unsafe { borrow(scope, pass)? };
@@ -168,8 +175,8 @@ pub unsafe extern "C" fn rk_repair_pass_close(pass: *const rk_repair_pass) -> rk
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_begin(
-    pass: *const rk_repair_pass,
-    committer: *const rk_committer,
+    pass: *mut rk_repair_pass,
+    committer: *mut rk_committer,
     error: *mut rk_error,
 ) -> rk_result {
     // SAFETY: the caller's promise; see guard.
@@ -186,15 +193,15 @@ pub unsafe extern "C" fn rk_repair_pass_begin(
 /// been in use ever since the previous pass; if that is unknown, or that pass was too recent, all counters of the
 /// range start again.
 ///
-/// Writes to `needs_fence` whether the caller has to write the fence before it lists Services: the pass may clean leaks of
-/// this range, or create the object, or others may have recreated that. See rk_repair_pass_fenced.
+/// Writes to `needs_fence` whether the caller has to write the fence before it lists Services: the pass may clean leaks
+/// of this range, or create the object, or others may have recreated that. See rk_repair_pass_fenced.
 ///
 /// RK_RESULT_INVALID_ARGUMENT if the committer's range has not begun, or is read already, or a later pass has
 /// started; RK_RESULT_BITS_PAST_RANGE, with the bits in `error`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_read(
-    pass: *const rk_repair_pass,
+    pass: *mut rk_repair_pass,
     committer: *const rk_committer,
     revision: u64,
     data: *const u8,
@@ -223,28 +230,28 @@ pub unsafe extern "C" fn rk_repair_pass_read(
     }
 }
 
-/// Records that the fence of a committer's object was written, with a look; `fence` is the revision of etcd after that, and `look`
-/// the number of the look, not 0.
+/// Records that the fence of a committer's object was written, with a look; `fence` is the revision of etcd after that,
+/// and `look` the number of the look, not 0.
 ///
 /// Beside the object is another key in its etcd, the witness, whose value has no meaning. An RK_STEP_SWAP that sets
-/// values puts it in its transaction (RK_WITNESS_*), and the fence is its deletion. The transaction that writes a Service
-/// with new values has the condition that the witness was created at the revision of their allocation or before, and
-/// written at that or later. So after the fence a Service with a leaked value is in the list or is never written, however
-/// late its write reaches etcd.
+/// values puts it in its transaction (RK_WITNESS_*), and the fence is its deletion. The transaction that writes a
+/// Service with new values has the condition that the witness was created at the revision of their allocation or
+/// before, and written at that or later. So after the fence a Service with a leaked value is in the list or is never
+/// written, however late its write reaches etcd.
 ///
-/// Revisions do not tell one history of etcd from another: if etcd is restored between the list and the swap, and written to
-/// since, the range can be as the swap expects it, with other Services. So the transaction of the fence also puts the look, a key
-/// with a random name, for which the number stands. While it is there, the history of etcd up to the look is the same. Each fence
-/// of a pass but the first has the condition that the look before it is there. Services are listed at the revision of the last
-/// fence: with a list of another revision, or without a fence, leaks stay (rk_committer_submit_repair). A swap that depends
-/// on the look has its number.
+/// Revisions do not tell one history of etcd from another: if etcd is restored between the list and the swap, and
+/// written to since, the range can be as the swap expects it, with other Services. So the transaction of the fence also
+/// puts the look, a key with a random name, for which the number stands. While it is there, the history of etcd up to
+/// the look is the same. Each fence of a pass but the first has the condition that the look before it is there.
+/// Services are listed at the revision of the last fence: with a list of another revision, or without a fence, leaks
+/// stay (rk_committer_submit_repair). A swap that depends on the look has its number.
 ///
-/// RK_RESULT_INVALID_ARGUMENT if `look` is 0, the committer's range has not begun, a range of the pass is not read, `fence` is before
-/// the read or the fence of one, all ranges are audited, or a later pass has started.
+/// RK_RESULT_INVALID_ARGUMENT if `look` is 0, the committer's range has not begun, a range of the pass is not read,
+/// `fence` is before the read or the fence of one, all ranges are audited, or a later pass has started.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_fenced(
-    pass: *const rk_repair_pass,
+    pass: *mut rk_repair_pass,
     committer: *const rk_committer,
     fence: u64,
     look: u64,
@@ -260,14 +267,15 @@ pub unsafe extern "C" fn rk_repair_pass_fenced(
     }
 }
 
-/// Begins the audit of the pass, with the ranges that were read, in the order of rk_repair_pass_begin. The caller may add more,
-/// and observes Services that it lists from now on. `ip_addresses` and `now` are as in rk_audit_new. A failure ends the pass.
+/// Begins the audit of the pass, with the ranges that were read, in the order of rk_repair_pass_begin. The caller may
+/// add more, and observes Services that it lists from now on. `ip_addresses` and `now` are as in rk_audit_new. A
+/// failure ends the pass.
 ///
 /// RK_RESULT_INVALID_ARGUMENT if a range has begun and is not read, or a later pass has started; RK_RESULT_SAME_KIND.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_audit(
-    pass: *const rk_repair_pass,
+    pass: *mut rk_repair_pass,
     ip_addresses: bool,
     now: *const i64,
     audit: *mut *mut rk_audit,
@@ -299,8 +307,8 @@ pub unsafe extern "C" fn rk_repair_pass_audit(
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_finish(
-    pass: *const rk_repair_pass,
-    audit: *const rk_audit,
+    pass: *mut rk_repair_pass,
+    audit: *mut rk_audit,
     report: *mut *mut rk_report,
     error: *mut rk_error,
 ) -> rk_result {
@@ -328,12 +336,12 @@ pub unsafe extern "C" fn rk_repair_pass_finish(
     }
 }
 
-/// Looks, after rk_repair_pass_finish, whether the committer will refuse to repair its range, as far as it knows the stored
-/// object: for a dry run, which submits no repair. With RK_REPLACE_ONCE it does not refuse, and RK_RESULT_RANGE_IN_USE is what
-/// it overrides.
+/// Looks, after rk_repair_pass_finish, whether the committer will refuse to repair its range, as far as it knows the
+/// stored object: for a dry run, which submits no repair. With RK_REPLACE_ONCE it does not refuse, and
+/// RK_RESULT_RANGE_IN_USE is what it overrides.
 ///
-/// RK_RESULT_RANGE_IN_USE, RK_RESULT_INVALID_OBJECT. RK_RESULT_INVALID_ARGUMENT if the pass has not finished its audit, or
-/// does not have the committer's range.
+/// RK_RESULT_RANGE_IN_USE, RK_RESULT_INVALID_OBJECT. RK_RESULT_INVALID_ARGUMENT if the pass has not finished its audit,
+/// or does not have the committer's range.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_check(
@@ -370,7 +378,7 @@ pub unsafe extern "C" fn rk_repair_pass_check(
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_submit_repair(
-    committer: *const rk_committer,
+    committer: *mut rk_committer,
     pass: *const rk_repair_pass,
     listed: u64,
     is_guarded: bool,

@@ -9,7 +9,8 @@ use rangekeeper_core::finding::Severity;
 
 use crate::error::{Failure, Named, rk_error};
 use crate::finding::{
-    RK_NO_RANGE, at, findings_page, remedy_number, rk_cell, rk_finding, rk_offset_state, severity_number, texts,
+    RK_NO_RANGE, at, findings_page, remedy_number, rk_cell, rk_finding, rk_offset_state, rk_remedy, rk_severity,
+    severity_number, texts,
 };
 use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
@@ -18,40 +19,46 @@ use crate::scope::{Array, Buffer, Out, borrow, reclaim, slice};
 use crate::services::{Services, rk_service_names, rk_services, service_names};
 use crate::value::{Value, rk_value, values_of};
 
+/// The sets of values that a report has for each bitmap.
+pub type rk_values = u32;
 /// Values that the repair allocates.
-pub const RK_VALUES_SET: u32 = 1301;
+pub const RK_VALUES_SET: rk_values = 1301;
 /// Values that the repair releases.
-pub const RK_VALUES_CLEAR: u32 = 1302;
+pub const RK_VALUES_CLEAR: rk_values = 1302;
 /// Values recorded as allocated that no Service uses, whether this repair releases them or not.
-pub const RK_VALUES_LEAKED: u32 = 1303;
+pub const RK_VALUES_LEAKED: rk_values = 1303;
 /// Values that more than one Service claims.
-pub const RK_VALUES_DUPLICATES: u32 = 1304;
+pub const RK_VALUES_DUPLICATES: rk_values = 1304;
 /// Values that were recorded as allocated before the audit.
-pub const RK_VALUES_STORED: u32 = 1305;
+pub const RK_VALUES_STORED: rk_values = 1305;
 /// Values that Services use.
-pub const RK_VALUES_IN_USE: u32 = 1306;
+pub const RK_VALUES_IN_USE: rk_values = 1306;
 /// Values that are allocated after the repair.
-pub const RK_VALUES_NEXT: u32 = 1307;
+pub const RK_VALUES_NEXT: rk_values = 1307;
 
 /// As the object of a leak: a bitmap records the value. As that of a repair: there is none.
 pub const RK_NO_OBJECT: u64 = 0xffff_ffff_ffff_ffff;
 
+/// How allocations from a range are recorded.
+pub type rk_record = u32;
 /// A range that is stored as a bitmap.
-pub const RK_RECORD_BITMAP: u32 = 0;
-/// A bitmap of ClusterIPs that is left over, since ClusterIPs are IPAddress objects: it was only counted, and all of it is
-/// taken as in use.
-pub const RK_RECORD_STALE: u32 = 1;
+pub const RK_RECORD_BITMAP: rk_record = 0;
+/// A bitmap of ClusterIPs that is left over, since ClusterIPs are IPAddress objects: it was only counted, and all of
+/// it is taken as in use.
+pub const RK_RECORD_STALE: rk_record = 1;
 /// A CIDR of a ServiceCIDR object, whose values are IPAddress objects.
-pub const RK_RECORD_IP_ADDRESSES: u32 = 2;
+pub const RK_RECORD_IP_ADDRESSES: rk_record = 2;
 /// A range whose bitmap could not be read: values that Services use count as recorded.
-pub const RK_RECORD_UNSEEN: u32 = 3;
+pub const RK_RECORD_UNSEEN: rk_record = 3;
 
+/// How the repair of a range ended.
+pub type rk_repair_outcome = u32;
 /// All that was due was tried. The finding is dropped: its Service came after the range was read.
-pub const RK_REPAIR_DONE: u32 = 0;
+pub const RK_REPAIR_DONE: rk_repair_outcome = 0;
 /// Somebody chose of what was due. The finding stays.
-pub const RK_REPAIR_CHOSEN: u32 = 1;
+pub const RK_REPAIR_CHOSEN: rk_repair_outcome = 1;
 /// The repair has failed, and nothing is known to have been set or cleared. The finding is left.
-pub const RK_REPAIR_FAILED: u32 = 2;
+pub const RK_REPAIR_FAILED: rk_repair_outcome = 2;
 
 /// The result of an audit. Only rk_report_record_repair, rk_report_observe_claimants and
 /// rk_report_find_full_ranges change it.
@@ -87,9 +94,9 @@ pub struct rk_leak {
     /// records it.
     pub object: u64,
     /// RK_REMEDY_REPAIR or RK_REMEDY_API_SERVER: who frees it, if it does not stay.
-    pub remedy: u32,
-    /// One of RK_SEVERITY_*: RK_SEVERITY_WASTED.
-    pub severity: u32,
+    pub remedy: rk_remedy,
+    /// RK_SEVERITY_WASTED.
+    pub severity: rk_severity,
     /// Whether the repair leaves it for now, since a Service that uses it may still be under way.
     pub stays: bool,
     /// 0. Room for a field that comes later: the struct never becomes longer.
@@ -104,7 +111,8 @@ pub struct rk_claimant {
     pub service: u64,
     /// Whether it keeps the value, which the oldest Service does.
     pub keeps: bool,
-    /// Whether only the names decide that it keeps the value, or that another one does: it may as well be the other way round.
+    /// Whether only the names decide that it keeps the value, or that another one does: it may as well be the other way
+    /// round.
     pub tied: bool,
     /// 0. Room for a field that comes later: the struct never becomes longer.
     pub reserved: [u64; 2],
@@ -116,10 +124,11 @@ pub struct rk_claimant {
 pub struct rk_object_repair {
     /// The address.
     pub address: rk_value,
-    /// The IPAddress object that is removed or replaced, by the order in which objects were observed; RK_NO_OBJECT if there
-    /// is none.
+    /// The IPAddress object that is removed or replaced, by the order in which objects were observed; RK_NO_OBJECT if
+    /// there is none.
     pub removed: u64,
-    /// The Service for which an object is created, by the order in which Services were observed; RK_NO_OBJECT if none is.
+    /// The Service for which an object is created, by the order in which Services were observed; RK_NO_OBJECT if none
+    /// is.
     pub service: u64,
     /// 0. Room for a field that comes later: the struct never becomes longer.
     pub reserved: [u64; 2],
@@ -141,8 +150,8 @@ pub struct rk_run {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_range_report {
-    /// One of RK_RECORD_*: how allocations from it are recorded.
-    pub record: u32,
+    /// How allocations from it are recorded.
+    pub record: rk_record,
     /// How many of the lowest values form the static band.
     pub static_band: u32,
     /// How many values it has; at most UINT64_MAX.
@@ -179,7 +188,7 @@ impl Found {
         at(&self.report.ranges, index)
     }
 
-    fn offsets(&self, index: usize, values: u32) -> Result<&Offsets<'static>, rk_result> {
+    fn offsets(&self, index: usize, values: rk_values) -> Result<&Offsets<'static>, rk_result> {
         let (place, values) = match values {
             RK_VALUES_SET => (0, Values::Set),
             RK_VALUES_CLEAR => (1, Values::Clear),
@@ -224,7 +233,7 @@ pub unsafe extern "C" fn rk_report_free(report: *mut rk_report) {
 
 /// Drops a report's state.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_report_close(report: *const rk_report) -> rk_result {
+pub unsafe extern "C" fn rk_report_close(report: *mut rk_report) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let report = unsafe { borrow(scope, report)? };
@@ -235,7 +244,7 @@ pub unsafe extern "C" fn rk_report_close(report: *const rk_report) -> rk_result 
 
 /// Records the outcome of the repair of the bitmap at place `range`: `set` and `cleared` are the values that were set
 /// and cleared, as in rk_repaired. From then on RK_VALUES_SET and _CLEAR are these values, RK_VALUES_NEXT those that
-/// were read and not cleared, or were set; the other leaks stay. `outcome` is one of RK_REPAIR_*, and determines what becomes of a
+/// were read and not cleared, or were set; the other leaks stay. `outcome` determines what becomes of a
 /// finding whose remedy is to set the value, and whose value was not set.
 ///
 /// RK_RESULT_INVALID_ARGUMENT if the range is not a bitmap that was compared with the Services, or RK_REPAIR_FAILED has
@@ -243,9 +252,9 @@ pub unsafe extern "C" fn rk_report_close(report: *const rk_report) -> rk_result 
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_record_repair(
-    report: *const rk_report,
+    report: *mut rk_report,
     range: usize,
-    outcome: u32,
+    outcome: rk_repair_outcome,
     set: *const rk_value,
     set_len: usize,
     cleared: *const rk_value,
@@ -352,15 +361,16 @@ pub unsafe extern "C" fn rk_report_finding_texts(
     })
 }
 
-/// Adds a finding for each range without a free value, and for each of which less than `percent` of a hundred is free: free is what
-/// is neither recorded nor in use. The CIDRs of ServiceCIDR objects of one IP family count as one range, as servers allocate from
-/// all of them; the finding is about the first, and its value names all. Of a range whose bitmap could not be read, more may be in
-/// use. Stale bitmaps, and those beside IPAddress objects, have none. A second call replaces the findings of the first.
+/// Adds a finding for each range without a free value, and for each of which less than `percent` of a hundred is free:
+/// free is what is neither recorded nor in use. The CIDRs of ServiceCIDR objects of one IP family count as one range,
+/// as servers allocate from all of them; the finding is about the first, and its value names all. Of a range whose
+/// bitmap could not be read, more may be in use. Stale bitmaps, and those beside IPAddress objects, have none. A second
+/// call replaces the findings of the first.
 ///
 /// RK_RESULT_INVALID_ARGUMENT if percent is above 100.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_report_find_full_ranges(report: *const rk_report, percent: u8) -> rk_result {
+pub unsafe extern "C" fn rk_report_find_full_ranges(report: *mut rk_report, percent: u8) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let report = unsafe { borrow(scope, report)? };
@@ -374,20 +384,21 @@ pub unsafe extern "C" fn rk_report_find_full_ranges(report: *const rk_report, pe
     })
 }
 
-/// Observes the Services of the audit a second time, in the same order, with names and creation times. This is needed if
-/// a value is claimed more than once. After the last one, each finding about such a value is about a Service that does not
-/// keep it, findings are sorted by subject_kind and subject, and rk_report_claimants writes all Services that claim it.
+/// Observes the Services of the audit a second time, in the same order, with names and creation times. This is needed
+/// if a value is claimed more than once. After the last one, each finding about such a value is about a Service that
+/// does not keep it, findings are sorted by subject_kind and subject, and rk_report_claimants writes all Services that
+/// claim it.
 ///
 /// The oldest Service keeps the value. One without a time counts as the youngest; of several with one time, the one
-/// that the IPAddress object refers to keeps it, or else the one with the lowest create revision, or else the first by namespace
-/// and name.
+/// that the IPAddress object refers to keeps it, or else the one with the lowest create revision, or else the first by
+/// namespace and name.
 ///
-/// RK_RESULT_INVALID_BATCH, and nothing of the batch is observed; RK_RESULT_INVALID_ARGUMENT if there are more Services than
-/// in the audit.
+/// RK_RESULT_INVALID_BATCH, and nothing of the batch is observed; RK_RESULT_INVALID_ARGUMENT if there are more Services
+/// than in the audit.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_observe_claimants(
-    report: *const rk_report,
+    report: *mut rk_report,
     names: *const rk_service_names,
     batch: *const rk_services,
     error: *mut rk_error,
@@ -410,9 +421,9 @@ pub unsafe extern "C" fn rk_report_observe_claimants(
     }
 }
 
-/// Writes the Services that claim the value of the finding at this place, the one that keeps it first, then by age. There
-/// are none unless the value is claimed more than once, and all Services were observed a second time. `claimants` is a
-/// buffer, and `*n` its length.
+/// Writes the Services that claim the value of the finding at this place, the one that keeps it first, then by age.
+/// There are none unless the value is claimed more than once, and all Services were observed a second time. `claimants`
+/// is a buffer, and `*n` its length.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_claimants(
@@ -437,9 +448,9 @@ pub unsafe extern "C" fn rk_report_claimants(
     })
 }
 
-/// Writes a page of the writes of the API server's repair of IPAddress objects, which a shell does in data at rest: first
-/// those for Services, then the removals, both in the order of observation. After rk_report_observe_claimants the object of
-/// an address that is claimed more than once is that of the Service that keeps it.
+/// Writes a page of the writes of the API server's repair of IPAddress objects, which a shell does in data at rest:
+/// first those for Services, then the removals, both in the order of observation. After rk_report_observe_claimants the
+/// object of an address that is claimed more than once is that of the Service that keeps it.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_object_repairs(
@@ -535,7 +546,7 @@ pub unsafe extern "C" fn rk_report_range(
 pub unsafe extern "C" fn rk_report_runs(
     report: *const rk_report,
     range: usize,
-    set: u32,
+    set: rk_values,
     members: bool,
     from_offset: u64,
     runs: *mut rk_run,
@@ -567,8 +578,8 @@ pub unsafe extern "C" fn rk_report_runs(
     })
 }
 
-/// Writes a set of values, RK_VALUES_*, of the bitmap at place `range`, in the form of rk_allocator_snapshot. RK_VALUES_NEXT is
-/// what a repair stores.
+/// Writes a set of values, RK_VALUES_*, of the bitmap at place `range`, in the form of rk_allocator_snapshot.
+/// RK_VALUES_NEXT is what a repair stores.
 ///
 /// RK_RESULT_INVALID_ARGUMENT if there is no bitmap at that place.
 #[must_use]
@@ -576,7 +587,7 @@ pub unsafe extern "C" fn rk_report_runs(
 pub unsafe extern "C" fn rk_report_snapshot(
     report: *const rk_report,
     range: usize,
-    values: u32,
+    values: rk_values,
     buffer: *mut u8,
     capacity: usize,
     len: *mut usize,
@@ -615,9 +626,9 @@ pub unsafe extern "C" fn rk_report_state(
     })
 }
 
-/// Divides the range at place `range` into at most `count` cells, and at most 1,048,576, of equal length (the last may be shorter) and
-/// writes the counts of each; a range of size 0 has no cells, and count 0 is for none. `cells` is a buffer, and `*n`
-/// its length.
+/// Divides the range at place `range` into at most `count` cells, and at most 1,048,576, of equal length (the last may
+/// be shorter) and writes the counts of each; a range of size 0 has no cells, and count 0 is for none. `cells` is a
+/// buffer, and `*n` its length.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_occupancy(

@@ -51,7 +51,8 @@ pub enum rk_result {
     DeadlineExceeded = 50,
     /// An operation was cancelled.
     Cancelled = 51,
-    /// The Services of a repair were listed before its range was read.
+    /// A list is too old: of Services before the range of a repair was read, of IPAddress objects before what the index
+    /// has observed.
     StaleList = 52,
     /// Values are recorded as allocated, and no Service was observed.
     NoServices = 53,
@@ -59,9 +60,10 @@ pub enum rk_result {
     NoSwap = 54,
     /// Objects of the cluster could not be read.
     Unreadable = 55,
-    /// A repair would replace a stored range that Services need as it is.
+    /// A repair would replace a stored range, or create one, that Services need otherwise.
     RangeInUse = 56,
-    /// A Service was written after those of an edit were listed, or its look is gone.
+    /// A Service was written after those of an edit were listed, or the look that proves the list is gone
+    /// (rk_repair_pass_fenced).
     ServicesWritten = 57,
     /// A text is not JSON, or not of the documented form.
     InvalidJson = 64,

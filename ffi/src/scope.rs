@@ -154,8 +154,8 @@ impl<'s, T> Out<'s, T> {
 }
 
 impl<T: Send + Sync> Out<'_, *mut T> {
-    /// Makes the caller the owner of a handle. Any thread may use it, so it must be of a type that can be shared: raw pointers
-    /// hide from the compiler that C does.
+    /// Makes the caller the owner of a handle. Any thread may use it, so it must be of a type that can be shared: raw
+    /// pointers hide from the compiler that C does.
     pub(crate) fn give(self, handle: T) {
         self.write(Box::into_raw(Box::new(handle)));
     }

@@ -12,8 +12,8 @@ use crate::result::rk_result;
 use crate::scope::{Out, Scope, Unusable, borrow, text};
 use crate::value::rk_value;
 
-/// A CIDR of a ServiceCIDR object: which addresses it has, and in which order they are tried. rk_service_cidr_parse writes
-/// one. It may be copied, and nothing of it is freed.
+/// A CIDR of a ServiceCIDR object: which addresses it has, and in which order they are tried. rk_service_cidr_parse
+/// writes one. It may be copied, and nothing of it is freed.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct rk_service_cidr {

@@ -17,17 +17,19 @@ use crate::value::{RK_VALUE_KIND_NONE, rk_value};
 
 /// As the length of an entry: its text is that of the entry before, and has no bytes in rk_batch.text.
 pub const RK_SAME_TEXT: u32 = 0xffff_ffff;
+/// The protocol of a port, in a batch of Services.
+pub type rk_protocol = u32;
 /// As a port's protocol: TCP.
-pub const RK_PROTOCOL_TCP: u32 = 0;
+pub const RK_PROTOCOL_TCP: rk_protocol = 0;
 /// As a port's protocol: UDP.
-pub const RK_PROTOCOL_UDP: u32 = 1;
+pub const RK_PROTOCOL_UDP: rk_protocol = 1;
 /// As a port's protocol: SCTP.
-pub const RK_PROTOCOL_SCTP: u32 = 2;
+pub const RK_PROTOCOL_SCTP: rk_protocol = 2;
 /// As a port's protocol: another one. The length of its name, which is in rk_batch.text, is added to this.
-pub const RK_PROTOCOL_TEXT: u32 = 16;
+pub const RK_PROTOCOL_TEXT: rk_protocol = 16;
 
-/// Objects in flat form, so that many cross in one call: numbers in words, in the machine's byte order, and texts in text,
-/// back to back in the order in which their byte lengths stand among the words. rk_batch_in begins one.
+/// Objects in flat form, so that many cross in one call: numbers in words, in the machine's byte order, and texts in
+/// text, back to back in the order in which their byte lengths stand among the words. rk_batch_in begins one.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rk_batch {
@@ -51,8 +53,8 @@ pub struct rk_batch {
 ///
 /// 1. the number of entries (1 to 65535), plus 65536 times the number of ports
 /// 2. spec.healthCheckNodePort as int32_t; 0 for none
-/// 3. per entry one word: the length of its text, or RK_SAME_TEXT. Entry 0 is spec.clusterIP and never RK_SAME_TEXT, the
-///    others are spec.clusterIPs
+/// 3. per entry one word: the length of its text, or RK_SAME_TEXT. Entry 0 is spec.clusterIP and never RK_SAME_TEXT,
+///    the others are spec.clusterIPs
 /// 4. per port two words: nodePort as int32_t, and RK_PROTOCOL_* or RK_PROTOCOL_TEXT + length
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -61,9 +63,9 @@ pub struct rk_services {
     pub batch: rk_batch,
 }
 
-/// The names of the Services of a batch, in the same order, which rk_service_names_add writes. The words of a Service are
-/// the low and high half of metadata.creationTimestamp in seconds since 1970 (int64_t; 0 if unknown), the low and high half of
-/// etcd's create revision (uint64_t; 0 if unknown), then the lengths of its namespace and of its name.
+/// The names of the Services of a batch, in the same order, which rk_service_names_add writes. The words of a Service
+/// are the low and high half of metadata.creationTimestamp in seconds since 1970 (int64_t; 0 if unknown), the low and
+/// high half of etcd's create revision (uint64_t; 0 if unknown), then the lengths of its namespace and of its name.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rk_service_names {
@@ -88,9 +90,9 @@ pub struct rk_claim {
 }
 
 /// A batch of IPAddress objects, which rk_ip_addresses_add writes. The words of an object are the low and high half of
-/// metadata.creationTimestamp in seconds since 1970 (int64_t), the low and high half of metadata.resourceVersion (uint64_t;
-/// 0 if unknown) and whether there is no spec.parentRef (0 or 1), then the lengths of metadata.name, of the label
-/// ipaddress.kubernetes.io/managed-by, and of spec.parentRef's group, resource, namespace and name.
+/// metadata.creationTimestamp in seconds since 1970 (int64_t), the low and high half of metadata.resourceVersion
+/// (uint64_t; 0 if unknown) and whether there is no spec.parentRef (0 or 1), then the lengths of metadata.name, of the
+/// label ipaddress.kubernetes.io/managed-by, and of spec.parentRef's group, resource, namespace and name.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rk_ip_addresses {
@@ -431,7 +433,8 @@ pub(crate) unsafe fn ip_addresses<'a>(
 }
 
 /// Writes a page of what the Services of a batch claim, as an audit takes it for theirs: in the order of Services, the
-/// addresses of each first, in their order there. A value comes twice if a Service has it twice; a number that is no port does not come.
+/// addresses of each first, in their order there. A value comes twice if a Service has it twice; a number that is no
+/// port does not come.
 ///
 /// Cost: linear in the batch for each page.
 #[must_use]

@@ -31,6 +31,27 @@ const OK: rk_result = rk_result::Ok;
 /// How often each thread calls; Miri runs 1,000 times slower.
 const CALLS: u64 = if cfg!(miri) { 40 } else { 20_000 };
 
+/// A handle that several threads use at a time.
+struct Shared<T>(*mut T);
+
+// SAFETY: any thread may call any function with a handle, except the one that frees it; every test frees its handle
+// after its threads.
+unsafe impl<T> Send for Shared<T> {}
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Shared<T> {}
+
+impl<T> Shared<T> {
+    fn get(self) -> *mut T {
+        self.0
+    }
+}
+
 fn range(text: &str) -> rk_range {
     let mut range = rk_range::default();
     let kind = if text.contains('.') { RK_RANGE_KIND_CIDR } else { RK_RANGE_KIND_PORTS };
@@ -68,11 +89,11 @@ fn threads_share_an_allocator_that_one_of_them_closes() {
     // SAFETY: all pointers are to live variables, and the handles are freed after the threads have ended.
     unsafe {
         assert_eq!(rk_allocator_new(&range, RK_STRATEGY_RANDOM_SCAN, 1, &mut allocator, ptr::null_mut()), OK);
-        let (shared, start) = (&*allocator, &Barrier::new(3));
+        let (shared, start) = (Shared(allocator), &Barrier::new(3));
         thread::scope(|threads| {
             for n in 0..3 {
                 threads.spawn(move || {
-                    let allocator = ptr::from_ref(shared);
+                    let allocator = shared.get();
                     start.wait();
                     for call in 0..CALLS {
                         let (mut value, mut used, mut count) = (rk_value::default(), false, 0);
@@ -101,11 +122,11 @@ fn threads_share_an_index_that_one_of_them_closes() {
         assert_eq!(rk_service_cidr_parse(text.as_ptr().cast(), text.len(), &mut cidr, ptr::null_mut()), OK);
         assert_eq!(rk_index_new(1, &mut index), OK);
         assert_eq!(rk_index_insert_cidr(index, &cidr, &mut false), OK);
-        let (shared, cidr, start) = (&*index, &cidr, &Barrier::new(3));
+        let (shared, cidr, start) = (Shared(index), &cidr, &Barrier::new(3));
         thread::scope(|threads| {
             for n in 0..3_u64 {
                 threads.spawn(move || {
-                    let index = ptr::from_ref(shared);
+                    let index = shared.get();
                     let order = [*cidr, *cidr];
                     start.wait();
                     for call in 0..CALLS {
@@ -215,11 +236,11 @@ fn a_report_is_read_by_threads_while_one_closes_it() {
         assert_eq!(rk_audit_add_bitmap(audit, &range, ptr::null(), 0, ptr::null(), 0, ptr::null_mut()), OK);
         assert_eq!(rk_audit_observe_services(audit, ptr::null(), &services, ptr::null_mut()), OK);
         assert_eq!(rk_audit_finish(audit, &mut report, ptr::null_mut()), OK);
-        let (shared, start) = (&*report, &Barrier::new(2));
+        let (shared, start) = (Shared(report), &Barrier::new(2));
         thread::scope(|threads| {
             for n in 0..2 {
                 threads.spawn(move || {
-                    let report = ptr::from_ref(shared);
+                    let report = shared.get();
                     start.wait();
                     for call in 0..CALLS / 10 {
                         let empty = rk_run { first: port(0), last: port(0), len: 0 };

@@ -12,24 +12,24 @@ use crate::guard::guard;
 use crate::result::rk_result;
 use crate::scope::{Buffer, Out, borrow, text};
 
-/// No value, but a request for any free one, in a batch. low and high are 0.
-pub const RK_VALUE_KIND_ANY: u32 = 0;
+/// The kinds of values.
+pub type rk_value_kind = u32;
+/// Any free value: only as a request of a batch. low and high are 0.
+pub const RK_VALUE_KIND_ANY: rk_value_kind = 0;
 /// A port: low is its number, high is 0.
-pub const RK_VALUE_KIND_PORT: u32 = 1;
+pub const RK_VALUE_KIND_PORT: rk_value_kind = 1;
 /// An IPv4 address: low is its 32-bit number (10.0.0.1 is 0x0a000001), high is 0.
-pub const RK_VALUE_KIND_IPV4: u32 = 4;
+pub const RK_VALUE_KIND_IPV4: rk_value_kind = 4;
 /// An IPv6 address: high and low are the halves of its 128-bit number. An IPv4-mapped address is the IPv4 address.
-pub const RK_VALUE_KIND_IPV6: u32 = 6;
+pub const RK_VALUE_KIND_IPV6: rk_value_kind = 6;
 /// A text that should be an address and is not: only in findings.
-pub const RK_VALUE_KIND_TEXT: u32 = 7;
+pub const RK_VALUE_KIND_TEXT: rk_value_kind = 7;
 
-/// No value: no range has it. low and high are 0. It is for bindings in which a value may be missing.
-pub const RK_VALUE_KIND_NONE: u32 = 8;
+/// A missing value, for bindings: no range has it. low and high are 0.
+pub const RK_VALUE_KIND_NONE: rk_value_kind = 8;
 
-/// An address or a port; rk_value_port and the like build one. kind is one of RK_VALUE_KIND_* and determines the
-/// meaning of high and low.
-///
-/// Functions take it by pointer: a copy of 24 bytes by value costs a caller that has just written them some 5 ns.
+/// An address or a port; its kind determines the meaning of high and low. rk_value_port, rk_value_ipv4, rk_value_ipv6
+/// and rk_value_any, at the end of this header, build one.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct rk_value {
@@ -37,8 +37,8 @@ pub struct rk_value {
     pub high: u64,
     /// Low half; see the kinds.
     pub low: u64,
-    /// One of RK_VALUE_KIND_*.
-    pub kind: u32,
+    /// The kind.
+    pub kind: rk_value_kind,
 }
 
 /// The numbers do not follow their kind.
@@ -180,7 +180,8 @@ pub unsafe extern "C" fn rk_address_parse(
     })
 }
 
-/// Writes a value as text, at most 45 bytes: an address in its canonical form, a port as its number.
+/// Writes a value as text, at most 45 bytes without a terminating NUL: an address in its canonical form, a port as its
+/// number.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_value_text(

@@ -1,9 +1,6 @@
-//! What this library is, and what it calls its results.
-
-use std::ffi::c_char;
+//! What this library is.
 
 use crate::guard::guard_or;
-use crate::result::rk_result;
 
 /// The version of the C ABI that this header describes: the number in the soname of the shared library. It grows when
 /// programs that were built against an older header must be rebuilt.
@@ -28,14 +25,4 @@ const _: () = assert!(
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_abi_version() -> u32 {
     guard_or(RK_ABI_VERSION, || RK_ABI_VERSION)
-}
-
-/// Returns the name of a result without its prefix, such as "ALREADY_ALLOCATED"; "UNKNOWN" for any other number.
-/// The text is static: never NULL, never freed.
-#[unsafe(no_mangle)]
-pub extern "C" fn rk_result_name(result: u32) -> *const c_char {
-    guard_or(c"UNKNOWN".as_ptr(), || {
-        let known = rk_result::ALL.into_iter().find(|known| *known as u32 == result);
-        known.map_or(c"UNKNOWN", rk_result::name).as_ptr()
-    })
 }

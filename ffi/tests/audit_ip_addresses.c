@@ -91,8 +91,8 @@ static void bitmap_beside_objects(void) {
   rk_leak_tracker_free(keeping);
 }
 
-/* Of an object without parent, one with an empty parent, one with another text and a Service with another text, each has its finding. With a Service
- * that cannot be read, no object is removed and no leak cleaned. */
+/* Of an object without parent, one with an empty parent, one with another text and a Service with another text, each
+ * has its finding. With a Service that cannot be read, no object is removed and no leak cleaned. */
 static void faults_of_objects(void) {
   for (int unreadable = 0; unreadable < 2; unreadable++) {
     rk_audit *audit = NULL;
@@ -141,10 +141,10 @@ static void faults_of_objects(void) {
     CHECK(n == (unreadable ? 0 : 4));
     rk_report_free(report);
   }
-  CHECK(rk_cluster_ip_records(0, RK_PRESENCE_MISSING) == RK_CLUSTER_IP_RECORDS_UNKNOWN);
-  CHECK(rk_cluster_ip_records(0, RK_PRESENCE_UNSEEN) == RK_CLUSTER_IP_RECORDS_BITMAPS);
-  CHECK(rk_cluster_ip_records(1, RK_PRESENCE_UNSEEN) == RK_CLUSTER_IP_RECORDS_OBJECTS);
-  CHECK(rk_cluster_ip_records(1, RK_PRESENCE_INITIALISED) == RK_CLUSTER_IP_RECORDS_BOTH);
+  CHECK(rk_cluster_ip_records_of(0, RK_PRESENCE_MISSING) == RK_CLUSTER_IP_RECORDS_UNKNOWN);
+  CHECK(rk_cluster_ip_records_of(0, RK_PRESENCE_UNSEEN) == RK_CLUSTER_IP_RECORDS_BITMAPS);
+  CHECK(rk_cluster_ip_records_of(1, RK_PRESENCE_UNSEEN) == RK_CLUSTER_IP_RECORDS_OBJECTS);
+  CHECK(rk_cluster_ip_records_of(1, RK_PRESENCE_INITIALISED) == RK_CLUSTER_IP_RECORDS_BOTH);
   CHECK(rk_reason_severity(RK_REASON_IP_ADDRESS_WITHOUT_PARENT) == RK_SEVERITY_BREAKS_TRAFFIC);
 }
 

@@ -1,9 +1,12 @@
-/* Runs the scripts of testdata/commit that are named as arguments; the README there says what their lines mean. */
+/* Runs the scripts of testing/testdata/commit that are named as arguments; the README there says what their lines
+   mean. */
 #include "check.h"
 #include <stdarg.h>
 
 static rk_range range;
 static rk_committer *committer;
+static rk_leak_tracker *passes;
+static rk_repair_pass *pass; /* the last one that was started */
 static rk_range_allocation *empty; /* what is stored before anything is in use */
 static uint64_t now;
 static struct {
@@ -12,7 +15,9 @@ static struct {
   uint32_t store;
   rk_value values[8];
   size_t values_len;
-} operations[16];
+  uint8_t used[64]; /* what was read */
+  size_t used_len;
+} operations[32];
 static size_t operations_len;
 
 static char text[512]; /* of a step */
@@ -21,6 +26,31 @@ static const char *place;
 static void fail(const char *why) {
   fprintf(stderr, "%s: %s\n", place, why);
   exit(1);
+}
+
+/* A call that fails is reported with the line of the story that made it. */
+static void check_ok(rk_result result, const char *call) {
+  if (result == RK_RESULT_OK) return;
+  fprintf(stderr, "%s: %s returned %s\n", place, call, rk_result_name(result));
+  exit(1);
+}
+#undef CHECK_OK
+#define CHECK_OK(call) check_ok((call), #call)
+
+static void expect(const char *expected, const char *got) {
+  if (strcmp(got, expected) == 0) return;
+  fprintf(stderr, "%s: expected %s, got %s\n", place, expected, got);
+  exit(1);
+}
+
+/* The place of the last operation with this name. */
+static size_t operation_of(const char *name) {
+  size_t at = operations_len;
+  while (at > 0) {
+    if (strcmp(operations[--at].name, name) == 0) return at;
+  }
+  fail("an unknown line, or no such operation");
+  return 0;
 }
 
 static void append(const char *format, ...) {
@@ -32,6 +62,13 @@ static void append(const char *format, ...) {
 }
 
 static uint64_t number(const char *word) { return strtoull(word, NULL, 10); }
+
+/* Appends the ports, each after a space and all of them after the label, if there are any. Returns the end. */
+static const rk_value *append_list(const char *label, const rk_value *ports, size_t n) {
+  if (n > 0) append(" %s", label);
+  for (size_t i = 0; i < n; i++) append(" %u", (unsigned)ports[i].low);
+  return ports + n;
+}
 
 /* Appends the ports that are in use, each after a space. */
 static void append_ports(const uint8_t *data, size_t len) {
@@ -136,6 +173,49 @@ static void submit_edit(char **words, size_t n, uint64_t deadline, uint64_t *tic
   CHECK_OK(rk_committer_submit_edit(committer, &edit, deadline, ticket, NULL));
 }
 
+/* A step of a repair pass. */
+static void pass_line(char **words, size_t n) {
+  if (strcmp(words[0], "passes") == 0 && n == 3) {
+    rk_leak_tracker_free(passes);
+    CHECK_OK(rk_leak_tracker_new((uint8_t)number(words[1]), number(words[2]) * 1000000, false, &passes, NULL));
+  } else if (strcmp(words[0], "pass") == 0 && n == 1) {
+    rk_repair_pass_free(pass);
+    pass = NULL;
+    CHECK_OK(rk_repair_pass_new(passes, &pass));
+    CHECK_OK(rk_repair_pass_begin(pass, committer, NULL));
+  } else if (strcmp(words[0], "pass-read") == 0 && n == 3) {
+    bool needs_fence;
+    size_t at = operation_of(words[1]);
+    CHECK_OK(rk_repair_pass_read(pass, committer, operations[at].revision, operations[at].used, operations[at].used_len, now, &needs_fence, NULL));
+    expect(words[2], needs_fence ? "fence" : "no-fence");
+  } else if (strcmp(words[0], "pass-fenced") == 0 && n == 3) {
+    CHECK_OK(rk_repair_pass_fenced(pass, committer, number(words[1]), number(words[2]), NULL));
+  } else if (strcmp(words[0], "pass-list") == 0) {
+    rk_audit *audit;
+    rk_report *report;
+    memory memory;
+    rk_services services = {batch_in(&memory)};
+    CHECK_OK(rk_repair_pass_audit(pass, false, NULL, &audit, NULL));
+    for (size_t i = 1; i < n; i++) add_service(&services, "", (int32_t)number(words[i]), 0);
+    CHECK_OK(rk_audit_observe_services(audit, NULL, &services, NULL));
+    CHECK_OK(rk_repair_pass_finish(pass, audit, &report, NULL));
+    rk_report_free(report);
+    rk_audit_free(audit);
+  } else {
+    fail("an unknown line");
+  }
+}
+
+/* Submits what the pass has found, with a list of Services that was made as the words say. */
+static void submit_repair(char **words, size_t n, uint64_t deadline, uint64_t *ticket) {
+  bool guards = n == 2 && strcmp(words[0], "guarding") == 0;
+  uint64_t listed = n == 2 ? number(words[1]) : 0;
+  if (!guards && !(n == 2 && strcmp(words[0], "at") == 0) && !(n == 1 && strcmp(words[0], "elsewhere") == 0)) {
+    fail("an unknown list");
+  }
+  CHECK_OK(rk_committer_submit_repair(committer, pass, listed, guards, deadline, ticket, NULL));
+}
+
 static void submit(char **words, size_t n) {
   rk_operation operation = {.deadline = UINT64_MAX};
   rk_value requests[8];
@@ -159,16 +239,15 @@ static void submit(char **words, size_t n) {
       requests[requests_len++] = strcmp(words[i], "any") == 0 ? rk_value_any() : rk_value_port((uint32_t)number(words[i]));
     }
     operation.data.allocate = (rk_allocate){requests_len};
-  } else if (strcmp(words[kind], "edit") != 0) {
+  } else if (strcmp(words[kind], "edit") != 0 && strcmp(words[kind], "repair") != 0) {
     fail("an unknown operation");
   }
-  CHECK(operations_len < 16);
+  if (operations_len == sizeof operations / sizeof *operations) fail("too many operations");
   strncpy(operations[operations_len].name, words[0], 15);
-  if (strcmp(words[kind], "edit") == 0) {
-    submit_edit(words + kind + 1, n - kind - 1, operation.deadline, &operations[operations_len++].ticket);
-    return;
-  }
-  CHECK_OK(rk_committer_submit(committer, &operation, 1, requests, requests_len, &operations[operations_len++].ticket, NULL));
+  uint64_t *ticket = &operations[operations_len++].ticket;
+  if (strcmp(words[kind], "edit") == 0) submit_edit(words + kind + 1, n - kind - 1, operation.deadline, ticket);
+  else if (strcmp(words[kind], "repair") == 0) submit_repair(words + kind + 1, n - kind - 1, operation.deadline, ticket);
+  else CHECK_OK(rk_committer_submit(committer, &operation, 1, requests, requests_len, ticket, NULL));
 }
 
 static const char *failure(rk_result result) {
@@ -177,6 +256,7 @@ static const char *failure(rk_result result) {
   case RK_RESULT_ALREADY_ALLOCATED: return "in-use";
   case RK_RESULT_NOT_INITIALISED: return "not-initialised";
   case RK_RESULT_REFUSED: return "refused";
+  case RK_RESULT_STALE_LIST: return "stale-list";
   case RK_RESULT_SERVICES_WRITTEN: return "services-written";
   case RK_RESULT_DEADLINE_EXCEEDED: return "deadline";
   case RK_RESULT_CANCELLED: return "cancelled";
@@ -186,10 +266,11 @@ static const char *failure(rk_result result) {
 
 static void append_finished(void) {
   rk_finished all[8];
-  rk_value all_values[16], *values = all_values;
+  rk_value all_values[16];
+  const rk_value *values = all_values;
   uint8_t all_bytes[64], *bytes = all_bytes;
   size_t n;
-  CHECK_OK(rk_committer_finished(committer, all, 8, values, 16, bytes, sizeof all_bytes, &n));
+  CHECK_OK(rk_committer_finished(committer, all, 8, all_values, 16, bytes, sizeof all_bytes, &n));
   for (size_t i = 0; i < n; i++) {
     size_t at = 0;
     while (operations[at].ticket != all[i].ticket) CHECK(++at < operations_len);
@@ -207,16 +288,27 @@ static void append_finished(void) {
       append(" at %u", (unsigned)operations[at].revision);
       break;
     case RK_OUTCOME_RELEASED: append(all[i].data.released.freed ? "freed" : "not-freed"); break;
-    case RK_OUTCOME_DEFERRED: append("deferred"); break;
+    case RK_OUTCOME_DEFERRED:
+      append(all[i].data.deferred.reason == RK_DEFERRAL_DUPLICATE ? "deferred duplicate" : "deferred");
+      break;
     case RK_OUTCOME_READ:
       append("read %u", (unsigned)all[i].data.read.revision);
       append_ports(bytes, all[i].data.read.bytes);
+      operations[at].revision = all[i].data.read.revision;
+      operations[at].used_len = all[i].data.read.bytes;
+      memcpy(operations[at].used, bytes, all[i].data.read.bytes);
       bytes += all[i].data.read.bytes;
       break;
     case RK_OUTCOME_CREATED: append(all[i].data.created.created ? "created" : "exists"); break;
     case RK_OUTCOME_EDITED:
       append("%s %u", all[i].data.edited.is_done ? "edited" : "not-edited", (unsigned)all[i].data.edited.revision);
       for (size_t v = 0; v < all[i].data.edited.values; v++) append(" %u %s", (unsigned)values++->low, fates[*bytes++]);
+      break;
+    case RK_OUTCOME_REPAIRED:
+      append("repaired");
+      values = append_list("set", values, all[i].data.repaired.set);
+      values = append_list("cleared", values, all[i].data.repaired.cleared);
+      if (all[i].data.repaired.changed > 0) append(" changed %u", (unsigned)all[i].data.repaired.changed);
       break;
     case RK_OUTCOME_FAILED:
       append("failed %s", failure(all[i].data.failed.result));
@@ -243,7 +335,8 @@ static void poll(const char *expected) {
   case RK_STEP_SWAP:
     append("swap ");
     append_state(&step.data.swap.guard);
-    if (step.data.swap.look != 0) append(" look");
+    if (step.data.swap.services_unchanged_since != 0) append(" list %u", (unsigned)step.data.swap.services_unchanged_since);
+    if (step.data.swap.look != 0) append(" look %u", (unsigned)step.data.swap.look);
     append_value(step.data.swap.value_len);
     break;
   case RK_STEP_CONFIRM:
@@ -254,10 +347,7 @@ static void poll(const char *expected) {
   case RK_STEP_WATCH: append("watch %u", (unsigned)step.data.watch.from); break;
   default: append("stop-watch");
   }
-  if (strcmp(text, expected) != 0) {
-    fprintf(stderr, "%s: expected %s, got %s\n", place, expected, text);
-    exit(1);
-  }
+  expect(expected, text);
 }
 
 static rk_committer *new_committer(void) {
@@ -269,6 +359,10 @@ static rk_committer *new_committer(void) {
 static void end_story(void) {
   rk_committer_free(committer);
   rk_range_allocation_free(empty);
+  rk_repair_pass_free(pass);
+  rk_leak_tracker_free(passes);
+  pass = NULL;
+  passes = NULL;
   operations_len = 0;
 }
 
@@ -293,28 +387,31 @@ static void begin_story(const char *spec) {
   committer = new_committer();
 }
 
+/* A line about one operation. */
+static void operation_line(const char *what, const char *name) {
+  size_t at = operation_of(name);
+  if (strcmp(what, "cancel") == 0) CHECK_OK(rk_committer_cancel(committer, operations[at].ticket));
+  else if (strcmp(what, "abandon") == 0) CHECK_OK(rk_committer_abandon(committer, operations[at].revision, operations[at].store, operations[at].values, operations[at].values_len));
+  else if (strcmp(what, "written") == 0) CHECK_OK(rk_committer_written(committer, operations[at].values, operations[at].values_len));
+  else fail("an unknown line");
+}
+
 static void run_line(char *line) {
   char *words[32] = {line};
-  char *rest = strchr(line, ' ');
   size_t n = 1;
-  if (rest == NULL) fail("an unknown line");
-  *rest++ = 0;
-  if (strcmp(line, "poll") == 0) {
-    poll(rest);
+  if (strncmp(line, "poll ", 5) == 0) {
+    poll(line + 5);
     return;
   }
-  for (char *word = strtok(rest, " "); word != NULL && n < 32; word = strtok(NULL, " ")) words[n++] = word;
-  size_t at = 0;
-  while (at < operations_len && strcmp(operations[at].name, words[1]) != 0) at++;
-  if (strcmp(line, "committer") == 0) begin_story(words[1]);
+  strtok(line, " ");
+  for (char *word = strtok(NULL, " "); word != NULL && n < 32; word = strtok(NULL, " ")) words[n++] = word;
+  if (strncmp(line, "pass", 4) == 0) pass_line(words, n);
+  else if (n == 1) fail("an unknown line");
+  else if (strcmp(line, "committer") == 0) begin_story(words[1]);
   else if (strcmp(line, "clock") == 0) now = number(words[1]) * 1000000;
   else if (strcmp(line, "submit") == 0) submit(words + 1, n - 1);
   else if (strcmp(line, "handle") == 0) handle(words + 1, n - 1);
-  else if (at == operations_len) fail("an unknown line, or no such operation");
-  else if (strcmp(line, "cancel") == 0) CHECK_OK(rk_committer_cancel(committer, operations[at].ticket));
-  else if (strcmp(line, "abandon") == 0) CHECK_OK(rk_committer_abandon(committer, operations[at].revision, operations[at].store, operations[at].values, operations[at].values_len));
-  else if (strcmp(line, "written") == 0) CHECK_OK(rk_committer_written(committer, operations[at].values, operations[at].values_len));
-  else fail("an unknown line");
+  else operation_line(line, words[1]);
 }
 
 int main(int argc, char **argv) {

@@ -1,8 +1,9 @@
 #!/bin/bash
-# Installs the library into an empty Debian system and builds README's C program there, as a user would: with pkg-config and with
-# CMake, against the shared and the static library, and as a fully static program. Every one must print what the program of a
-# checkout prints. The library comes from `make install`, and with DIST from the Debian packages and from the archive of a release.
-# Needs root and debootstrap; the system goes to the folder ROOT, and is kept there for the next run.
+# Installs the library into an empty Debian system and builds README's C program there, as a user would: with pkg-config
+# and with CMake, against the shared and the static library, and as a fully static program. Every one must print what
+# the program of a checkout prints. The library comes from `make install`, and with DIST from the Debian packages and
+# from the archive of a release. Needs root and debootstrap; the system goes to the folder ROOT, and is kept there for
+# the next run.
 #
 #   ffi/tests/installed.sh ROOT [DIST]
 set -euo pipefail
@@ -97,7 +98,8 @@ moved() { # SOURCE
 	same "$1, without the shared library" static-only-program
 }
 
-# Debian's linker and loader search /usr/local/lib, after ldconfig. Without the shared library, -lrangekeeper is the static one.
+# Debian's linker and loader search /usr/local/lib, after ldconfig. Without the shared library, -lrangekeeper is the
+# static one.
 DESTDIR=$system ffi/install.sh /usr/local
 in_system ldconfig
 installed "make install"

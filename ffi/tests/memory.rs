@@ -15,7 +15,7 @@ use rangekeeper_core::any::{AnyRange, AnyValue};
 use rangekeeper_core::audit::{Audit, Leaks, Stored};
 use rangekeeper_core::cidr::CidrRange;
 use rangekeeper_core::commit::{
-    Answer, Change, Committer, Config, Event, Guard, Header, KeyValue, Operation, Outcome, Replace, Request as Wish,
+    Answer, Change, Committer, Config, Event, Header, KeyState, KeyValue, Operation, Outcome, Replace, Request as Wish,
     Step,
 };
 use rangekeeper_core::ports::PortRange;
@@ -211,14 +211,14 @@ fn a_committer_takes_at_most_a_mebibyte_beside_the_object() {
     let mut committer =
         Committer::new(range::<CidrRange>("10.96.0.0/12"), config, Xoshiro256PlusPlus::seed_from_u64(3));
     committer.keep_history(true);
-    let (mut state, mut revision, mut stored): (Guard, u64, Option<Vec<u8>>) = (Guard::default(), 0, None);
+    let (mut state, mut revision, mut stored): (KeyState, u64, Option<Vec<u8>>) = (KeyState::default(), 0, None);
     let mut owned: Vec<(IpAddr, u64)> = Vec::new();
     let (mut now, mut most, mut peak_swaps) = (Duration::ZERO, 0, 0);
     committer.submit(Operation::Create, Duration::MAX);
     for _ in 0..400 {
         now += GRACE / 100;
         for _ in 0..40 {
-            committer.submit(Operation::Allocate(vec![Request::Next; 25]), Duration::MAX);
+            committer.submit(Operation::Allocate(vec![Request::Any; 25]), Duration::MAX);
         }
         for (value, as_of) in owned.drain(..owned.len() / 2) {
             committer.submit(Operation::Release { value, as_of, oldest: as_of, store: 0 }, Duration::MAX);
@@ -245,7 +245,7 @@ fn a_committer_takes_at_most_a_mebibyte_beside_the_object() {
                 Wish::Swap { guard, value, .. } if guard == state => {
                     revision += 1;
                     let create_revision = if state.version == 0 { revision } else { state.create_revision };
-                    state = Guard { mod_revision: revision, version: state.version + 1, create_revision };
+                    state = KeyState { mod_revision: revision, version: state.version + 1, create_revision };
                     stored = Some(value);
                     peak_swaps += 1;
                     true
@@ -260,10 +260,10 @@ fn a_committer_takes_at_most_a_mebibyte_beside_the_object() {
         }
         // Others write twice: a gap, which only the watch could fill.
         if let Some(value) = &stored {
-            state = Guard { mod_revision: revision + 2, version: state.version + 2, ..state };
+            state = KeyState { mod_revision: revision + 2, version: state.version + 2, ..state };
             revision += 2;
             let change =
-                KeyValue { state: Guard { mod_revision: revision - 1, version: state.version - 1, ..state }, value };
+                KeyValue { state: KeyState { mod_revision: revision - 1, version: state.version - 1, ..state }, value };
             committer.handle(Event::Watched(Change::Put(change)), now);
         }
         let own = size_of_val(owned.as_slice()).max(owned.capacity() * size_of::<(IpAddr, u64)>());

@@ -40,7 +40,7 @@ static void names_and_values(void) {
   CHECK(rk_reason_severity(0) == RK_SEVERITY_NONE && rk_reason_severity(UINT32_MAX) == RK_SEVERITY_NONE);
   CHECK(rk_reason_severity(RK_REASON_PORT_OUT_OF_RANGE) == RK_SEVERITY_BREAKS_TRAFFIC);
   CHECK(rk_reason_severity(RK_REASON_RANGE_NEARLY_FULL + 1) == RK_SEVERITY_NONE);
-  CHECK(rk_cluster_ip_records(UINT64_MAX, UINT32_MAX) == RK_CLUSTER_IP_RECORDS_OBJECTS);
+  CHECK(rk_cluster_ip_records_of(UINT64_MAX, UINT32_MAX) == RK_CLUSTER_IP_RECORDS_OBJECTS);
   CHECK(rk_abi_version() == RK_ABI_VERSION);
 
   value = good;
@@ -95,7 +95,7 @@ static void ranges(const rk_range *range) {
   CHECK_NULL(rk_range_value_at(range, 0, NULL));
   CHECK_RESULT(rk_range_value_at(range, UINT32_MAX, &value), RK_RESULT_NOT_IN_RANGE);
 
-  /* Not from rk_range_parse: nothing at all, host bits, lengths of the prefix, ports in the wrong order and too high. */
+  /* Not from rk_range_parse: nothing, host bits, lengths of the prefix, ports in the wrong order and too high. */
   const rk_range forged[] = {
       {{0, 0, 0}, 0},
       {ipv4(0x0a000001), 24},
@@ -308,7 +308,7 @@ static void range_allocations(void) {
 }
 
 /* Every way in which a batch of Services can be malformed, and that nothing of it counts. */
-static void batches(const rk_audit *a) {
+static void batches(rk_audit *a) {
   static const struct {
     uint32_t words[8];
     size_t words_len;
@@ -500,16 +500,16 @@ static void audit(const rk_range *range) {
 static void judges(void) {
   uint32_t verdict = 77;
   uint64_t wait = 77;
-  CHECK_NULL(rk_ip_address_judge(true, RK_OWNER_USES, 0, 0, NULL, &wait));
-  CHECK_NULL(rk_ip_address_judge(true, RK_OWNER_USES, 0, 0, &verdict, NULL));
+  CHECK_NULL(rk_ip_address_judge(true, RK_PARENT_USES, 0, 0, NULL, &wait));
+  CHECK_NULL(rk_ip_address_judge(true, RK_PARENT_USES, 0, 0, &verdict, NULL));
   CHECK_INVALID(rk_ip_address_judge(true, 4, 0, 0, &verdict, &wait));
   CHECK(verdict == 77 && wait == 77);
-  CHECK_OK(rk_ip_address_judge(true, RK_OWNER_MISSING, 1, UINT64_MAX, &verdict, &wait));
+  CHECK_OK(rk_ip_address_judge(true, RK_PARENT_MISSING, 1, UINT64_MAX, &verdict, &wait));
   CHECK(verdict == RK_IP_ADDRESS_WAIT && wait == UINT64_MAX - 1);
-  rk_address_object object = {.managed = true, .labelled = true, .owner = 5};
+  rk_address_object object = {.managed = true, .labelled = true, .parent = 5};
   CHECK_NULL(rk_cluster_ip_judge(NULL, NULL));
   CHECK_INVALID(rk_cluster_ip_judge(&object, &verdict));
-  object.owner = RK_OWNER_SELF;
+  object.parent = RK_PARENT_SELF;
   CHECK_OK(rk_cluster_ip_judge(&object, &verdict));
   CHECK(verdict == RK_CLUSTER_IP_KEEP);
   CHECK_OK(rk_cluster_ip_judge(NULL, &verdict));
@@ -646,7 +646,7 @@ static void changes_of_an_event(void) {
 }
 
 /* Each step of a pass in a stage that has no such step. */
-static void not_reading(const rk_repair_pass *pass, const rk_committer *c, rk_error *error) {
+static void not_reading(rk_repair_pass *pass, rk_committer *c, rk_error *error) {
   bool needs_fence;
   rk_audit *audit = NULL;
   CHECK_INVALID(rk_repair_pass_begin(pass, c, error));
@@ -656,7 +656,7 @@ static void not_reading(const rk_repair_pass *pass, const rk_committer *c, rk_er
   CHECK(error->message_len > 0 && audit == NULL);
 }
 
-static void steps_of_a_pass(const rk_committer *c) {
+static void steps_of_a_pass(rk_committer *c) {
   rk_leak_tracker *passes = NULL;
   rk_repair_pass *pass = NULL, *later = NULL;
   rk_audit *audit = NULL, *other = NULL;

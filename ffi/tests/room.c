@@ -1,5 +1,6 @@
-/* The structs that a program allocates are as long as in every header of this ABI: a program that was compiled against one of
- * them calls a later library. A new field takes the place of reserved words. A size that has to change is a new RK_ABI_VERSION. */
+/* The structs that a program allocates are as long as in every header of this ABI: a program that was compiled against
+ * one of them calls a later library. A new field takes the place of reserved words. A size that has to change is a new
+ * RK_ABI_VERSION. */
 #include "check.h"
 
 #define SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type " has another size than in this ABI")

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Builds the C programs of this folder against the static library and runs each one plain, under AddressSanitizer and
-# UndefinedBehaviorSanitizer, and under valgrind; then one beside another static library in Rust, and one against an installed
-# copy by pkg-config, with the shared and with the static library. BUILT says where the built libraries are (target/release).
+# UndefinedBehaviorSanitizer, and under valgrind; then one beside another static library in Rust, and one against an
+# installed copy by pkg-config, with the shared and with the static library. BUILT says where the built libraries are
+# (target/release). A program that does not end within two minutes has failed.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=$here/../..
@@ -17,7 +18,7 @@ failed=0
 step() { # NAME COMMAND...: runs the command and counts how it ended
 	local name=$1
 	shift
-	if "$@" > "$work/log" 2>&1; then
+	if timeout 120 "$@" > "$work/log" 2>&1; then
 		passed=$((passed + 1))
 		echo "ok      $name"
 	else
@@ -28,7 +29,7 @@ step() { # NAME COMMAND...: runs the command and counts how it ended
 }
 
 stored=()
-for packed in "$root"/testdata/*/*.bin.gz; do
+for packed in "$root"/testing/testdata/*/*.bin.gz; do
 	file=$work/$(basename "$(dirname "$packed")")-$(basename "$packed" .gz)
 	gunzip -c "$packed" > "$file" || exit 1
 	stored+=("$file")
@@ -48,12 +49,13 @@ for source in "$here"/*.c; do
 	name=$(basename "$source" .c)
 	arguments=()
 	[ "$name" = range_allocation ] && arguments=("${stored[@]}")
-	[ "$name" = committer_scripts ] && arguments=("$root"/testdata/commit/*.txt)
+	[ "$name" = committer_scripts ] && arguments=("$root"/testing/testdata/commit/*.txt)
 	step "$name: build" $cc $flags "$source" -o "$work/$name" $libs
 	step "$name: run" "$work/$name" "${arguments[@]}"
 	step "$name: build with sanitizers" $cc $flags -fsanitize=address,undefined -fno-sanitize-recover=all "$source" -o "$work/$name-sanitized" $libs
 	step "$name: run with sanitizers" "$work/$name-sanitized" "${arguments[@]}"
-	step "$name: run under valgrind" valgrind --quiet --error-exitcode=9 --leak-check=full --show-leak-kinds=definite,indirect,possible \
+	# Without --fair-sched, valgrind lets a thread that never waits run for ever, and the others never.
+	step "$name: run under valgrind" valgrind --quiet --fair-sched=yes --error-exitcode=9 --leak-check=full --show-leak-kinds=definite,indirect,possible \
 		--errors-for-leak-kinds=definite,indirect,possible "$work/$name" "${arguments[@]}"
 done
 

@@ -54,7 +54,7 @@ static void words_of_services(void) {
   CHECK(batch.batch.count == 2);
 }
 
-/* An audit of those Services, where nothing is stored, finds all six values: one port with two protocols counts once. */
+/* An audit of those Services, where nothing is stored, finds six values: one port with two protocols counts once. */
 static void audit_of_services(void) {
   static const char *const ranges[] = {"10.96.0.0/12", "fd00::/108", "30000-32767"};
   const rk_text addresses[] = {rk_text_of("10.96.0.10"), rk_text_of("fd00::a")};

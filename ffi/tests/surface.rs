@@ -1,5 +1,5 @@
-//! The surface that C sees hangs together: source, header, symbol list and versions name the same functions, each of them
-//! guarded and documented. `run.sh` compares the symbols of the shared library with the list.
+//! The surface that C sees hangs together: source, header, symbol list and versions name the same functions, each of
+//! them guarded and documented. `run.sh` compares the symbols of the shared library with the list.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -87,7 +87,9 @@ fn header_functions(header: &str) -> BTreeMap<String, String> {
     let mut comment = String::new();
     let mut in_comment = false;
     for line in header.lines() {
-        if line.starts_with("/**") {
+        if let Some(text) = line.strip_prefix("/** ").and_then(|rest| rest.strip_suffix(" */")) {
+            text.clone_into(&mut comment);
+        } else if line.starts_with("/**") {
             in_comment = true;
             comment.clear();
         } else if line.starts_with(" */") {
@@ -268,4 +270,82 @@ fn misuse_is_tested_at_every_entry_point() {
     for name in symbol_list() {
         assert!(text.contains(&format!("{name}(")), "ffi/tests/misuse.c does not call {name}");
     }
+}
+
+/// The words in a line of code that begin an exported item of this kind of source.
+fn items(folder: &str, extension: &str, begins: &[&str]) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut folders = vec![root().join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder of sources is there") {
+            let path = entry.expect("a folder of sources can be read").path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            // Of Go, the package itself.
+            if path.is_dir() && extension == "rs" {
+                folders.push(path);
+            } else if name.ends_with(&format!(".{extension}")) && !name.ends_with("_test.go") {
+                let text = fs::read_to_string(&path).expect("a source can be read");
+                let names = text.lines().filter_map(|line| begins.iter().find_map(|begin| line.strip_prefix(begin)));
+                let word =
+                    |rest: &str| rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().map(str::to_owned);
+                found.extend(names.filter_map(word).filter(|word| !word.is_empty()));
+            }
+        }
+    }
+    found
+}
+
+/// A name without what the languages write differently: `rk_ip_address` is `IpAddress` and `IPAddress`.
+fn folded(name: &str) -> String {
+    name.strip_prefix("rk_").unwrap_or(name).replace('_', "").to_lowercase()
+}
+
+#[test]
+fn a_thing_has_one_name_in_rust_c_and_go() {
+    let rust: BTreeSet<_> = ["core/src", "bootstrap/src"]
+        .iter()
+        .flat_map(|folder| items(folder, "rs", &["pub struct ", "pub enum ", "pub type ", "pub trait ", "pub fn "]))
+        .collect();
+    let c = items("include", "h", &["typedef struct ", "typedef union ", "typedef uint32_t ", "typedef uint8_t "]);
+    let go = items("go-bindings", "go", &["type "]);
+    let go: BTreeSet<_> = go.into_iter().filter(|name| name.starts_with(|c: char| c.is_ascii_uppercase())).collect();
+    let contributing = read("CONTRIBUTING.md");
+    let table = contributing.split("| Rust | C | Go |\n|---|---|---|\n").nth(1).expect("the table of names");
+    let rows: Vec<Vec<Vec<&str>>> = table
+        .lines()
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| line.split('|').skip(1).map(|cell| cell.split('`').skip(1).step_by(2).collect()).collect())
+        .collect();
+    let header = read("include/rangekeeper.h");
+    let [in_rust, in_go, in_c] =
+        [&rust, &go, &c].map(|names| names.iter().map(|name| folded(name)).collect::<BTreeSet<_>>());
+    // What has another name elsewhere, by the table.
+    let mut listed = BTreeSet::new();
+    for row in &rows {
+        for name in &row[0] {
+            let item = name.split("::").find(|part| rust.contains(*part));
+            assert!(item.is_some(), "the table of names: Rust has no {name}");
+        }
+        assert!(
+            row[1].iter().all(|name| words(&header).contains(name)),
+            "the table of names: C has not all of {:?}",
+            row[1]
+        );
+        assert!(row[2].iter().all(|name| go.contains(*name)), "the table of names: Go has not all of {:?}", row[2]);
+        listed.extend(row[1].iter().chain(&row[2]).map(|name| folded(name)));
+    }
+    let handles: Vec<_> = items("include", "h", &["typedef struct "])
+        .into_iter()
+        .filter(|name| header.contains(&format!("typedef struct {name} {name};")))
+        .collect();
+    let in_both = |name: &str| in_rust.contains(name) && in_go.contains(name);
+    let other: Vec<_> =
+        handles.iter().filter(|name| !listed.contains(&folded(name)) && !in_both(&folded(name))).collect();
+    assert!(handles.len() >= 10 && other.is_empty(), "handles of C with another name in Rust or Go: {other:?}");
+    let in_either = |name: &str| in_rust.contains(name) || in_c.contains(name);
+    let other: Vec<_> = go
+        .iter()
+        .filter(|name| !name.ends_with("Error") && !listed.contains(&folded(name)) && !in_either(&folded(name)))
+        .collect();
+    assert!(go.len() >= 50 && other.is_empty(), "types of Go with another name in Rust and C: {other:?}");
 }

@@ -26,8 +26,8 @@ type connections struct {
 	reconnected chan struct{}
 
 	mu sync.Mutex
-	// known is the local address of the last connection to each remote one. gRPC keeps one value per connection, so that
-	// they differ even where a port is used again.
+	// known is the local address of the last connection to each remote one. gRPC keeps one value per connection, so
+	// that they differ even where a port is used again.
 	known map[string]net.Addr
 }
 
@@ -100,15 +100,15 @@ func (n *notedKV) Txn(ctx context.Context, request *etcdserverpb.TxnRequest, opt
 // sameConnectionKey is the key of a context whose transaction is not sent over a new connection.
 type sameConnectionKey struct{}
 
-// overSameConnection returns a context for a transaction that depends on what the committer knows. It compares revisions, and those of an
-// etcd that was restored can be the same. The committer reads first once it knows of a new connection; but a transaction that it has
-// decided on can wait for a connection, or its process be stopped.
+// overSameConnection returns a context for a transaction that depends on what the committer knows. It compares
+// revisions, and those of an etcd that was restored can be the same. The committer reads first once it knows of a new
+// connection; but a transaction that it has decided on can wait for a connection, or its process be stopped.
 func overSameConnection(ctx context.Context) context.Context {
 	return context.WithValue(ctx, sameConnectionKey{}, true)
 }
 
-// GetRequestMetadata refuses a call over a new connection: gRPC asks for the credentials of a call once it has chosen its connection, and
-// sends nothing after an error.
+// GetRequestMetadata refuses a call over a new connection: gRPC asks for the credentials of a call once it has chosen
+// its connection, and sends nothing after an error.
 func (c *connections) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
 	if over, ok := peer.FromContext(ctx); ok && c.use(over) {
 		return nil, status.Error(codes.Unauthenticated, errReconnected.Error())

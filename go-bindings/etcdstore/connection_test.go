@@ -21,8 +21,9 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// TestReadAfterReconnection cuts one of two connections again and again. The client itself is connected all the time; what comes over a
-// new connection may nevertheless be another etcd's: a read comes before the next swap, and no swap is what finds it.
+// TestReadAfterReconnection cuts one of two connections again and again. The client itself is connected all the time;
+// what comes over a new connection may nevertheless be another etcd's: a read comes before the next swap, and no swap
+// is what finds it.
 func TestReadAfterReconnection(t *testing.T) {
 	etcd := endpoint(t)
 	cut, whole := startProxy(t, etcd), startProxy(t, etcd)

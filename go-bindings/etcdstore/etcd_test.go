@@ -9,8 +9,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// endpointsVariable says where the etcd of the tests is, as for etcdctl. `make test-go` starts one. All tests that need no part of
-// the package that is private are in controlplane/etcdstoretest, beside an etcd server of their own.
+// endpointsVariable says where the etcd of the tests is, as for etcdctl. `make test-go` starts one. All tests that need
+// no part of the package that is private are in controlplane/etcdstoretest, beside an etcd server of their own.
 const endpointsVariable = "ETCDCTL_ENDPOINTS"
 
 func must[T any](value T, err error) T {

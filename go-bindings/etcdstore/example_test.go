@@ -39,8 +39,8 @@ func Example() {
 		log.Fatal(err)
 	}
 	fmt.Println(got.Value)
-	// Here the Service is written, before got.UseUntil, in a transaction with etcdstore.Conditions(got); after that store.Written(got.Value).
-	// If it was certainly not written:
+	// Here the Service is written, before got.UseUntil, in a transaction with etcdstore.Conditions(got); after that
+	// store.Written(got.Value). If it was certainly not written:
 	freed, err := store.Release(ctx, got.Value, got.Owner())
 	if err != nil {
 		log.Fatal(err)

@@ -18,12 +18,13 @@ import (
 // lookTime is how long the key of a Look stays in etcd if nobody ends the Look.
 const lookTime = 5 * time.Minute
 
-// ErrRestored: what a pass or an edit depends on is not in etcd any more, which may have been restored meanwhile. Nothing was written;
-// it can be made again.
+// ErrRestored: what a pass or an edit depends on is not in etcd any more, which may have been restored meanwhile.
+// Nothing was written; it can be made again.
 var ErrRestored = errors.New("etcd may have been restored meanwhile; nothing was written, try again")
 
-// Look is the beginning of a look at Services, by which ranges are changed: a key in etcd with a random name, which no other etcd has,
-// nor an older state of this one. Services are listed at its revision. [rangekeeper.Committer.PassFenced] says why.
+// Look is the beginning of a look at Services, by which ranges are changed: a key in etcd with a random name, which no
+// other etcd has, nor an older state of this one. Services are listed at its revision.
+// [rangekeeper.Committer.PassFenced] says why.
 type Look struct {
 	revision int64
 	number   uint64 // stands for the key, and is not 0
@@ -40,12 +41,14 @@ func (s *Store) Look(ctx context.Context) (*Look, error) {
 	return s.look(ctx, nil)
 }
 
-// Fence writes the fence of the range for a pass that has read all its ranges, and begins a look. After that no Service is written
-// with a value that was allocated before, unless its writer does not use [Conditions]. The fences of a pass come one after another:
-// before is the look of the fence before, nil for the first. The last look is that of the pass, and ends all.
+// Fence writes the fence of the range for a pass that has read all its ranges, and begins a look. After that no Service
+// is written with a value that was allocated before, unless its writer does not use [Conditions]. The fences of a pass
+// come one after another: before is the look of the fence before, nil for the first. The last look is that of the pass,
+// and ends all.
 //
-// Errors: ErrRestored, [rangekeeper.ErrRefused] if etcd refuses the write, and ErrUnknown if it does not answer. The pass is over then.
-func (s *Store) Fence(ctx context.Context, pass *rangekeeper.Pass, before *Look) (*Look, error) {
+// Errors: ErrRestored, [rangekeeper.ErrRefused] if etcd refuses the write, and ErrUnknown if it does not answer. The
+// pass is over then.
+func (s *Store) Fence(ctx context.Context, pass *rangekeeper.RepairPass, before *Look) (*Look, error) {
 	if s.isZero() {
 		return nil, rangekeeper.ErrClosed
 	}
@@ -122,4 +125,13 @@ func unwritten(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrUnknown, err)
+}
+
+// EndLooks ends all looks at the range with this key. An edit or a repair that depends on one of them is not written
+// any more: the edit ends as rangekeeper.ErrServicesWritten, and a repair is left to the next pass.
+func EndLooks(ctx context.Context, client *clientv3.Client, key string) error {
+	if _, err := client.Delete(ctx, key+"/look/", clientv3.WithPrefix()); err != nil {
+		return fmt.Errorf("delete %s/look/: %w", key, unwritten(err))
+	}
+	return nil
 }

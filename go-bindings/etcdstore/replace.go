@@ -74,8 +74,8 @@ func (d *driver) pause(ctx context.Context) {
 	}
 }
 
-// Health returns an error if the store's committer has failed in the last 5 minutes. The store goes on with a new one, but a
-// fault of Rangekeeper should not stay unseen.
+// Health returns an error if the store's committer has failed in the last 5 minutes. The store goes on with a new one,
+// but a fault of Rangekeeper should not stay unseen.
 func (s *Store) Health() error {
 	s.failure.Lock()
 	defer s.failure.Unlock()

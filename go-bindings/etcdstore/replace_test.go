@@ -11,8 +11,8 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// TestCommitterReplaced has the committer fail while callers allocate, as after a panic inside of it: what is under way ends as
-// unknown, the store goes on with a new committer, and no address is handed out twice.
+// TestCommitterReplaced has the committer fail while callers allocate, as after a panic inside of it: what is under way
+// ends as unknown, the store goes on with a new committer, and no address is handed out twice.
 func TestCommitterReplaced(t *testing.T) {
 	const failures = 5
 	key := keyOf(t)

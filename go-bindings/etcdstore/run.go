@@ -3,6 +3,7 @@ package etcdstore
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -118,7 +119,8 @@ func (d *driver) submitAll() {
 	}
 }
 
-// reportWritten reports to the committer whose Services are written: before each answer, which may be that of a restored etcd.
+// reportWritten reports to the committer whose Services are written: before each answer, which may be that of a
+// restored etcd.
 func (d *driver) reportWritten() {
 	d.mu.Lock()
 	written := d.written
@@ -352,6 +354,9 @@ func isRefusal(err error) bool {
 	code := status.Code(err)
 	if e := (rpctypes.EtcdError{}); errors.As(err, &e) {
 		code = e.Code()
+	}
+	if code == codes.ResourceExhausted && strings.Contains(err.Error(), "trying to send message larger than max") {
+		return true // by the client, of a range of more than some 16 million values
 	}
 	return code == codes.InvalidArgument || code == codes.Unimplemented
 }

@@ -6,8 +6,8 @@ import "sync/atomic"
 type Stats struct {
 	// Operations have ended; Swaps, Confirms and Reads are the requests to etcd that it took.
 	Operations, Swaps, Confirms, Reads int64
-	// Conflicts are compare-and-swaps and confirms that found another state, Unknown requests without an answer, Refused those that
-	// etcd would not carry out.
+	// Conflicts are compare-and-swaps and confirms that found another state, Unknown requests without an answer,
+	// Refused those that etcd would not carry out.
 	Conflicts, Unknown, Refused int64
 	// Replaced committers have failed, by a fault of Rangekeeper.
 	Replaced int64

@@ -1,6 +1,6 @@
 // Package etcdstore allocates through etcd: the operations of many callers become compare-and-swaps of one key, which
-// holds a RangeAllocation as kube-apiserver stores it. All decisions are made by a [rangekeeper.Committer]; this package
-// does its I/O.
+// holds a RangeAllocation as kube-apiserver stores it. All decisions are made by a [rangekeeper.Committer]; this
+// package does its I/O.
 package etcdstore
 
 import (
@@ -43,12 +43,13 @@ type Config struct {
 	Grace time.Duration
 	// Replace says which stored range a Repair may replace by Range.
 	Replace rangekeeper.Replace
-	// Replaced, if not nil, is called with the reason when the committer has failed and a new one takes its place: a fault of
-	// Rangekeeper, to be logged. The operations under way end as ErrUnknown, and the new committer reads the object again.
+	// Replaced, if not nil, is called with the reason when the committer has failed and a new one takes its place: a
+	// fault of Rangekeeper, to be logged. The operations under way end as ErrUnknown, and the new committer reads the
+	// object again.
 	Replaced func(error)
-	// Restored, if not nil, is called when another etcd, or an older state of it, answers than before, as after a restore from a
-	// backup: to be logged. The Store goes on by itself. What others remember of etcd, such as the watch cache of an API
-	// server, is wrong from then on.
+	// Restored, if not nil, is called when another etcd, or an older state of it, answers than before, as after a
+	// restore from a backup: to be logged. The Store goes on by itself. What others remember of etcd, such as the watch
+	// cache of an API server, is wrong from then on.
 	Restored func()
 }
 
@@ -136,8 +137,8 @@ func (s *Store) Key() string { return s.config.Key }
 // Range is the configured range.
 func (s *Store) Range() rangekeeper.Range { return s.config.Range }
 
-// Close waits for operations under way until the context is done; those that have not ended return ErrUnknown. Later calls
-// return rangekeeper.ErrClosed. The client stays open.
+// Close waits for operations under way until the context is done; those that have not ended return ErrUnknown. Later
+// calls return rangekeeper.ErrClosed. The client stays open.
 func (s *Store) Close(ctx context.Context) error {
 	if s.isZero() {
 		return nil
@@ -174,11 +175,11 @@ func (a Allocation) Owner() rangekeeper.Ownership {
 	return rangekeeper.Ownership{AsOf: a.Revision, Oldest: a.Revision, Store: a.Store}
 }
 
-// Conditions returns the conditions under which values that one Store allocated are certainly still allocated: few, however many
-// values there are, as etcd bounds the size of a transaction. The one that writes their Service has them, if Services are in the
-// etcd of the range: then a write that reaches etcd late cannot give the Service a value that has another owner by then. They can
-// fail though the values are still allocated: if a repair pass, or a restore of etcd, came between. Then nothing is written, and
-// the caller releases the values and tries again.
+// Conditions returns the conditions under which values that one Store allocated are certainly still allocated: few,
+// however many values there are, as etcd bounds the size of a transaction. The one that writes their Service has them,
+// if Services are in the etcd of the range: then a write that reaches etcd late cannot give the Service a value that
+// has another owner by then. They can fail though the values are still allocated: if a repair pass, or a restore of
+// etcd, came between. Then nothing is written, and the caller releases the values and tries again.
 func Conditions(all ...Allocation) []clientv3.Cmp {
 	if len(all) == 0 {
 		return nil
@@ -195,15 +196,15 @@ func Conditions(all ...Allocation) []clientv3.Cmp {
 	}
 }
 
-// WitnessKey returns the key of the witness beside a range: each write of a Store that allocates puts it, and a fence deletes it, as does
-// the write that creates the range.
+// WitnessKey returns the key of the witness beside a range: each write of a Store that allocates puts it, and a fence
+// deletes it, as does the write that creates the range.
 func WitnessKey(key string) string { return key + "/witness" }
 
 // fenceOp returns the fence of the range with this key, the deletion of its witness.
 func fenceOp(key string) clientv3.Op { return clientv3.OpDelete(WitnessKey(key)) }
 
-// Init makes the object if it is missing or was never initialised, and reports whether it did. An object for another range
-// is a *rangekeeper.MismatchedRangeError.
+// Init makes the object if it is missing or was never initialised, and reports whether it did. An object for another
+// range is a *rangekeeper.MismatchedRangeError.
 func (s *Store) Init(ctx context.Context) (created bool, err error) {
 	outcome, err := s.do(ctx, rangekeeper.CreateOperation(s.deadline(ctx)))
 	of, _ := outcome.(rangekeeper.Created)
@@ -252,8 +253,8 @@ func (s *Store) AllocateBatch(ctx context.Context, requests ...rangekeeper.Reque
 	return all, nil
 }
 
-// Written records that the Services of values that this Store allocated are stored. Until then a value is set again in an etcd
-// that is restored from a backup.
+// Written records that the Services of values that this Store allocated are stored. Until then a value is set again in
+// an etcd that is restored from a backup.
 func (s *Store) Written(values ...rangekeeper.Value) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -268,15 +269,15 @@ type Owned struct {
 	Owner rangekeeper.Ownership
 }
 
-// Release releases a value on behalf of its owner, and returns whether this call freed it: otherwise it was free already, or
-// is somebody else's by now. ErrDeferred means that a repair pass has to look at it.
+// Release releases a value on behalf of its owner, and returns whether this call freed it: otherwise it was free
+// already, or is somebody else's by now. ErrDeferred means that a repair pass has to look at it.
 func (s *Store) Release(ctx context.Context, value rangekeeper.Value, owner rangekeeper.Ownership) (released bool, err error) {
 	all, err := s.ReleaseAll(ctx, Owned{value, owner})
 	return all[0], err
 }
 
-// ReleaseAll releases values, all in one batch, and returns for each of them what Release returns. An error names the value
-// that it is about; the other values are released all the same.
+// ReleaseAll releases values, all in one batch, and returns for each of them what Release returns. An error names the
+// value that it is about; the other values are released all the same.
 func (s *Store) ReleaseAll(ctx context.Context, owned ...Owned) (released []bool, err error) {
 	released = make([]bool, len(owned))
 	calls := make([]*call, len(owned))
@@ -299,44 +300,44 @@ func (s *Store) ReleaseAll(ctx context.Context, owned ...Owned) (released []bool
 }
 
 // Read returns the stored state, confirmed by etcd after the call began.
-func (s *Store) Read(ctx context.Context) (rangekeeper.State, error) {
+func (s *Store) Read(ctx context.Context) (rangekeeper.View, error) {
 	outcome, err := s.do(ctx, rangekeeper.ReadOperation(s.deadline(ctx)))
-	state, _ := outcome.(rangekeeper.State)
+	state, _ := outcome.(rangekeeper.View)
 	return state, err
 }
 
 // Known returns the state that is known without asking etcd: it may be out of date. After Close it is zero.
-func (s *Store) Known() rangekeeper.KnownState { return s.committer.Load().Known() }
+func (s *Store) Known() rangekeeper.Known { return s.committer.Load().Known() }
 
 type repair struct {
-	pass     *rangekeeper.Pass
+	pass     *rangekeeper.RepairPass
 	listed   rangekeeper.ServiceList
 	deadline time.Duration
 }
 
-// ReadForPass reads the range for a pass that has started. If it returns that the pass needs the fence, [Store.Fence] comes
-// next, once all ranges of the pass are read. Services are to be listed after that, from the etcd of the range, at the revision of the last
-// look.
-func (s *Store) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (view rangekeeper.State, needsFence bool, err error) {
+// ReadForPass reads the range for a pass that has started. If it returns that the pass needs the fence, [Store.Fence]
+// comes next, once all ranges of the pass are read. Services are to be listed after that, from the etcd of the range,
+// at the revision of the last look.
+func (s *Store) ReadForPass(ctx context.Context, pass *rangekeeper.RepairPass) (view rangekeeper.View, needsFence bool, err error) {
 	if s.isZero() {
 		return view, false, rangekeeper.ErrClosed
 	}
 	err = s.committer.Load().BeginPass(pass)
 	if err == nil {
 		if view, err = s.Read(ctx); err != nil {
-			return rangekeeper.State{}, false, err
+			return rangekeeper.View{}, false, err
 		}
 		needsFence, err = s.committer.Load().PassRead(pass, view.Revision, view.Snapshot, s.now())
 	}
 	if err != nil {
-		return rangekeeper.State{}, false, fmt.Errorf("read %s for a repair pass: %w", s.config.Key, err)
+		return rangekeeper.View{}, false, fmt.Errorf("read %s for a repair pass: %w", s.config.Key, err)
 	}
 	return view, needsFence, nil
 }
 
-// CheckRepair looks whether Repair of a finished pass would refuse its range as it was read: for a dry run. The error is
-// [rangekeeper.ErrRangeInUse], which [rangekeeper.ReplaceOnce] overrides, or [rangekeeper.ErrUnreadable].
-func (s *Store) CheckRepair(pass *rangekeeper.Pass) error {
+// CheckRepair looks whether Repair of a finished pass would refuse its range as it was read: for a dry run. The error
+// is [rangekeeper.ErrRangeInUse], which [rangekeeper.ReplaceOnce] overrides, or [rangekeeper.ErrUnreadable].
+func (s *Store) CheckRepair(pass *rangekeeper.RepairPass) error {
 	if s.isZero() {
 		return rangekeeper.ErrClosed
 	}
@@ -346,13 +347,13 @@ func (s *Store) CheckRepair(pass *rangekeeper.Pass) error {
 	return nil
 }
 
-// Repair applies the result of a finished pass, which has read the range by ReadForPass: as much of it as is still right
-// when it is written. Repair is called even if the pass found nothing: the store learns from it which values
-// more than one Service claims.
+// Repair applies the result of a finished pass, which has read the range by ReadForPass: as much of it as is still
+// right when it is written. Repair is called even if the pass found nothing: the store learns from it which values more
+// than one Service claims.
 //
 // A list of Services from before ReadForPass is rangekeeper.ErrStaleList, and with one of another revision than
 // that of the pass's last look, which is given too, no leak is cleaned. One that guards needs Config.Services.
-func (s *Store) Repair(ctx context.Context, pass *rangekeeper.Pass, look *Look, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
+func (s *Store) Repair(ctx context.Context, pass *rangekeeper.RepairPass, look *Look, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
 	if s.isZero() {
 		return rangekeeper.Repaired{}, rangekeeper.ErrClosed
 	}

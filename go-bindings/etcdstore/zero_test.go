@@ -12,7 +12,7 @@ func TestZeroStore(t *testing.T) {
 	var s Store
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	pass := must(must(rangekeeper.NewPasses(1, 0)).Start())
+	pass := must(must(rangekeeper.NewLeakTracker(1, 0)).Start())
 	for _, ctx := range []context.Context{t.Context(), cancelled} {
 		_, initialised := s.Init(ctx)
 		_, allocated := s.AllocateNext(ctx)

@@ -1,8 +1,8 @@
 //! The work whose instructions `scripts/instructions.sh` counts under callgrind.
 //!
 //! - `hot` prints the names of the hottest operations, `hot NAME` performs one and prints how often it was measured.
-//! - `growth` prints the names of operations on an input that has a size, `growth NAME` performs one with an input of one
-//!   size, of twice, and of four times that.
+//! - `growth` prints the names of operations on an input that has a size, `growth NAME` performs one with an input of
+//!   one size, of twice, and of four times that.
 //!
 //! Only [`measured`] is counted, so the set-up is not.
 
@@ -15,7 +15,7 @@ use rangekeeper::allocator::Request as Wanted;
 use rangekeeper::any::{AnyRange, AnyValue};
 use rangekeeper::audit::{RepairCounters, RepairOutcome, Report};
 use rangekeeper::bitmap::Bitmap;
-use rangekeeper::commit::{Diff, Finished, Listed, Operation, Outcome, View};
+use rangekeeper::commit::{Diff, Finished, Operation, Outcome, ServiceList, View};
 use rangekeeper::index::Index;
 use rangekeeper::ipaddress::{ALLOCATOR, IpAddressObject};
 use rangekeeper::leak::{DEFAULT_PASSES, LeakCounters};
@@ -250,7 +250,7 @@ fn range_of(size: u32) -> CidrRange {
 
 fn allocate_batch(size: u32) {
     let (mut allocator, mut rng) = (half(slash_12()), generator(3));
-    let requests = vec![Wanted::Next; size as usize];
+    let requests = vec![Wanted::Any; size as usize];
     drop(measured(|| allocator.allocate_batch(&requests, &mut rng)).expect("so many are free"));
 }
 
@@ -334,7 +334,8 @@ fn objects_report(size: u32) -> Report {
     objects(size).audit()
 }
 
-/// A report of data at rest: the names of the objects are not the canonical texts of their addresses, so each is removed.
+/// A report of data at rest: the names of the objects are not the canonical texts of their addresses, so each is
+/// removed.
 fn misnamed_report(size: u32) -> Report {
     let mut audit = Audit::of_ip_addresses(None);
     audit.add_service_cidr(ServiceCidr::new(slash_16().network()), true).expect("it is the first one");
@@ -415,7 +416,7 @@ fn repair_of(size: u32) {
     else {
         panic!("the read has failed");
     };
-    let (read, listed) = (*revision, Listed::Elsewhere);
+    let (read, listed) = (*revision, ServiceList::Elsewhere);
     let diff = Box::new(Diff { read, set, clear, duplicates: Vec::new(), outside: 0, listed, look: None });
     let finished = measured(|| server.commit(&mut store, [Operation::Repair(diff)]));
     assert!(matches!(&finished[0].outcome, Outcome::Repaired(repaired) if repaired.changed == 0), "{finished:?}");

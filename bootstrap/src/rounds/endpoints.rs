@@ -168,8 +168,8 @@ impl EndpointsRound {
         Progress::Send(request)
     }
 
-    /// Reads the slice before the Endpoints. If both change in between, the slice's resourceVersion changes and our write
-    /// conflicts.
+    /// Reads the slice before the Endpoints. If both change in between, the slice's resourceVersion changes and our
+    /// write conflicts.
     fn read_slice(&mut self) -> Progress {
         self.state = State::ReadSlice;
         self.get(Kind::EndpointSlice)

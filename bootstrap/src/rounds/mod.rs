@@ -1,7 +1,8 @@
 //! Rounds: work as a sequence of requests. A round begins with a request and continues with each answer until it ends.
 //!
-//! Each write checks the read before it: objects by their resourceVersion, leases by their revision. After a conflict the
-//! round reads again. It reads objects before leases, so that it knows the lease of each server whose address it finds.
+//! Each write checks the read before it: objects by their resourceVersion, leases by their revision. After a conflict
+//! the round reads again. It reads objects before leases, so that it knows the lease of each server whose address it
+//! finds.
 
 mod endpoints;
 mod kubernetes;
@@ -45,6 +46,8 @@ impl Progress {
 pub(crate) struct Context<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) own: &'a mut OwnLease,
+    /// How many turns in a row have found the Service missing and its address taken.
+    pub(crate) address_taken: &'a mut u32,
     /// The faults that the round has found in leases.
     pub(crate) faults: &'a mut Vec<Fault>,
 }

@@ -129,8 +129,8 @@ impl OwnLease {
         *self = Self::default();
     }
 
-    /// Whether the key is this server's alone and can be deleted. Another live server with this address writes it before the
-    /// lease expires, though not between any two puts of ours.
+    /// Whether the key is this server's alone and can be deleted. Another live server with this address writes it
+    /// before the lease expires, though not between any two puts of ours.
     fn is_own(&self, read: &StoredLease, periods: &Periods) -> bool {
         let has_outlived = |puts: u32| periods.endpoints.saturating_mul(puts) > periods.lease_ttl;
         self.undisturbed.is_none_or(has_outlived) && self.wrote(read)
@@ -146,8 +146,8 @@ impl OwnLease {
             || self.unknown.as_ref().is_some_and(|unknown| unknown.contains(&generation))
     }
 
-    /// The fault of the key that was read. A foreign write after ours has a higher generation; a lower one is from before,
-    /// out of a backup.
+    /// The fault of the key that was read. A foreign write after ours has a higher generation; a lower one is from
+    /// before, out of a backup.
     fn fault(&mut self, address: &str, read: &StoredLease) -> Option<Fault> {
         let (_, fault) = check(read, Some(address));
         if fault.is_some() || self.wrote(read) {

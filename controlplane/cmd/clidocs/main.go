@@ -1,5 +1,5 @@
-// Command clidocs writes what is installed beside the programs, into a folder for each: man pages (man), and for rangekeeper the
-// completions of shells (completions); kubectl has its own for plugins.
+// Command clidocs writes what is installed beside the programs, into a folder for each: man pages (man), and for
+// rangekeeper the completions of shells (completions); kubectl has its own for plugins.
 //
 //	clidocs FOLDER
 //
@@ -63,8 +63,8 @@ func writeCompletions(root *cobra.Command, folder string) error {
 	)
 }
 
-// keepTables makes paragraphs with lines that begin with spaces, which are tables, blocks of code in Markdown, which the pages are
-// made of.
+// keepTables makes paragraphs with lines that begin with spaces, which are tables, blocks of code in Markdown, which
+// the pages are made of.
 func keepTables(text string) string {
 	paragraphs := strings.Split(text, "\n\n")
 	for i, p := range paragraphs {

@@ -26,7 +26,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/clockskew"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/project"
-	"github.com/rangekeeper/rangekeeper/controlplane/kubernetes"
+	"github.com/rangekeeper/rangekeeper/controlplane/releases"
 )
 
 // Version is a release of Kubernetes.
@@ -35,14 +35,14 @@ type Version string
 // The releases that `make apiservers` builds by default.
 var (
 	// V1_32 keeps ClusterIPs and NodePorts in RangeAllocations.
-	V1_32 = Version(kubernetes.Release("1.32"))
+	V1_32 = Version(releases.Of("1.32"))
 	// Newest keeps ClusterIPs in IPAddress objects and NodePorts in a RangeAllocation.
-	Newest = Version(kubernetes.Releases()[0])
+	Newest = Version(releases.All()[0])
 )
 
 // Versions returns all supported releases.
 func Versions() (all []Version) {
-	for _, release := range kubernetes.Releases() {
+	for _, release := range releases.All() {
 		all = append(all, Version(release))
 	}
 	return all
@@ -84,8 +84,8 @@ type Config struct {
 	OwnLoops bool
 	// Rangekeeper runs the server that has Rangekeeper inside, with all its loops.
 	Rangekeeper bool
-	// ClockOffset is how far the server's wall clock is ahead, in whole seconds, or behind if it is negative. Where that is not
-	// supported the test is skipped.
+	// ClockOffset is how far the server's wall clock is ahead, in whole seconds, or behind if it is negative. Where
+	// that is not supported the test is skipped.
 	ClockOffset time.Duration
 	// Flags are further flags. They win over those that all the above makes.
 	Flags []string

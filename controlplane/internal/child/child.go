@@ -51,9 +51,6 @@ func start(command *exec.Cmd, attributes *syscall.SysProcAttr, prepare func() er
 	return p, nil
 }
 
-// Pid is the number of the process.
-func (p *Process) Pid() int { return p.process.Pid }
-
 // Ended is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 

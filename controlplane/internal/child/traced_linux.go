@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StartPrepared is Start, but calls prepare before the first instruction of the program. prepare may trace the process by its number
-// until it returns.
+// StartPrepared is Start, but calls prepare before the first instruction of the program. prepare may trace the process
+// by its number until it returns.
 func StartPrepared(command *exec.Cmd, prepare func(pid int) error) (*Process, error) {
 	attributes := attributes()
 	attributes.Ptrace = true

@@ -1,13 +1,18 @@
 package cli
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
+	"io"
+	"os/signal"
+	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/edit"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/ranges"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
@@ -24,7 +29,7 @@ What is allocated is printed, one value on each line.
 
 ` + p.rangesHelp() + `
 
-` + inUseHelp + `
+` + edit.InUseHelp + `
 
 kube-apiserver frees what no Service uses within two or three passes of its repair,
 some 6 minutes. Kubernetes 1.33 keeps IPAddress objects beside bitmaps of ClusterIPs,
@@ -40,7 +45,7 @@ and never repairs those bitmaps: serviceips and secondaryserviceips are refused 
 	c.Flags().Uint32VarP(&count, "count", "n", 1, "allocate so many values, all or none")
 	c.Flags().BoolVar(&force, "force", false, "record VALUE even if a Service uses it, or beside IPAddress objects")
 	usage.CompleteNothing(c, "count")
-	withStore(c, p, func(c *cobra.Command, args []string, s *store) error {
+	ranges.Add(c, p.AddLocal, func(c *cobra.Command, args []string, s *ranges.Store) error {
 		change := rangekeeper.Edit{Kind: kindOf(force), Pick: count}
 		if len(args) == 2 {
 			value, err := rangekeeper.ParseValue(args[1])
@@ -49,23 +54,25 @@ and never repairs those bitmaps: serviceips and secondaryserviceips are refused 
 			}
 			change.Pick, change.Set = 0, []rangekeeper.Value{value}
 		}
-		edited, err := s.changeRange(c.Context(), args[0], changeAllocated, change, func(state *clusterstate.State) error {
+		if err := s.Open(c.Context(), false); err != nil {
+			return err
+		}
+		signal.Ignore(syscall.SIGPIPE) // of a reader that is gone: it is an error of the print then
+		edited, err := edit.Change(c.Context(), s, args[0], edit.ValueAllocated, change, func(state *clusterstate.State) error {
 			if args[0] == clusterstate.ServiceNodePorts || !state.ClusterIPRecords().HasObjects() || force {
 				return nil
 			}
-			return fmt.Errorf("%s: this cluster keeps ClusterIPs as IPAddress objects beside the bitmap: kube-apiserver would refuse a value that only the bitmap records, and never free it; nothing is allocated", s.key(args[0]))
+			return fmt.Errorf("%s: nothing is allocated: this cluster records ClusterIPs in IPAddress objects, too, and kube-apiserver would never free a value that only the bitmap records; create a Service instead", s.Key(args[0]))
 		})
 		if errors.Is(err, rangekeeper.ErrFull) && count > 1 {
-			err = fmt.Errorf("%w: fewer than %d values are free; none allocated", err, count)
+			of := new(rangekeeper.ValueError)
+			errors.As(err, &of)
+			err = fmt.Errorf("%s: fewer than %d values of %s are free: %w", s.Key(args[0]), count, of.Range, errTooFew)
 		}
 		if err != nil {
 			return err
 		}
-		out := bufio.NewWriter(c.OutOrStdout())
-		for _, one := range edited.Values {
-			fmt.Fprintln(out, one.Value)
-		}
-		return out.Flush()
+		return printAllocated(c.OutOrStdout(), edited.Values)
 	})
 	usage.AddRule(c, func(args []string) error {
 		switch {
@@ -79,6 +86,24 @@ and never repairs those bitmaps: serviceips and secondaryserviceips are refused 
 		return nil
 	})
 	return c
+}
+
+// errTooFew: fewer values are free than are wanted.
+var errTooFew = errors.New("none is allocated")
+
+// errNotPrinted: values are allocated, and their reader has not got them.
+var errNotPrinted = errors.New("these values are allocated, and could not be printed")
+
+// printAllocated prints values, or names them in its error: nobody could release them otherwise.
+func printAllocated(w io.Writer, values []rangekeeper.EditedValue) error {
+	var texts []string
+	for _, one := range values {
+		texts = append(texts, one.Value.String())
+	}
+	if _, err := fmt.Fprintln(w, strings.Join(texts, "\n")); err != nil {
+		return fmt.Errorf("%w: %w: %s", err, errNotPrinted, strings.Join(texts, " "))
+	}
+	return nil
 }
 
 // kindOf is the kind of a change by an operator.

@@ -21,6 +21,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/source"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
 
@@ -38,7 +39,8 @@ func reportOf(t *testing.T, source ...string) *audit.Report {
 	return report
 }
 
-// undecided returns findings without what only etcd knows: which of the Services that were created in one second keeps their value.
+// undecided returns findings without what only etcd knows: which of the Services that were created in one second keeps
+// their value.
 func undecided(findings []audit.Finding) []audit.Finding {
 	all := slices.Clone(findings)
 	for i := range all {
@@ -176,7 +178,7 @@ func bindAuditRole(t *testing.T, admin kubernetes.Interface, user string) {
 // bindRole grants the rights of a file of deploy/audit to a user.
 func bindRole(t *testing.T, admin kubernetes.Interface, user, file string) {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "audit", file))
+	content, err := os.ReadFile(filepath.Join("..", "..", "..", "release", "deploy", "audit", file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,13 +312,13 @@ func TestNoAPI(t *testing.T) {
 
 // lookAgainSoon shortens the time between two looks at a port, as nobody creates Services meanwhile.
 func lookAgainSoon(t *testing.T) {
-	before, beforeStock := probeWait, stockProbeWait
-	probeWait, stockProbeWait = time.Second, time.Second
-	t.Cleanup(func() { probeWait, stockProbeWait = before, beforeStock })
+	before, beforeStock := source.ProbeWait, source.StockProbeWait
+	source.ProbeWait, source.StockProbeWait = time.Second, time.Second
+	t.Cleanup(func() { source.ProbeWait, source.StockProbeWait = before, beforeStock })
 }
 
-// TestProbe finds the node port that is leaked, and not the one that is recorded behind the back of a stock server, before that
-// server's next write.
+// TestProbe finds the node port that is leaked, and not the one that is recorded behind the back of a stock server,
+// before that server's next write.
 func TestProbe(t *testing.T) {
 	lookAgainSoon(t)
 	etcd := etcdtest.Start(t, "")
@@ -413,7 +415,7 @@ func TestProbe(t *testing.T) {
 	}
 	time.Sleep(time.Second) // Services are created within the same second otherwise
 	create("four", 30310)
-	if leaks, report = probe(); len(leaks) != 3 || !unseen("it accepts node port 30310, which a Service uses") {
+	if leaks, report = probe(); len(leaks) != 3 || !unseen("as it accepts port 30310, which a Service uses") {
 		t.Errorf("after an allocation by another server: %v, %q", leaks, report.Unknown)
 	}
 	services, err := client.CoreV1().Services("").List(t.Context(), metav1.ListOptions{})

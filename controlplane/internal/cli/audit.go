@@ -18,8 +18,10 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/screen"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/source"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
-	"github.com/rangekeeper/rangekeeper/controlplane/occupancy"
+	"github.com/rangekeeper/rangekeeper/controlplane/picture"
 )
 
 // auditFlags are those of one run of the command.
@@ -33,7 +35,7 @@ type auditFlags struct {
 	severity             audit.Severity
 	percent              uint8
 	stdout, stderr       io.Writer
-	source               *source
+	source               *source.Source
 }
 
 // defaultWarnFree is the percentage of free values below which a range is nearly full.
@@ -47,9 +49,10 @@ func newAudit(p *Program) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "audit",
 		Short: "Show the faults in the ranges and Services of a cluster",
-		Long: `Shows the faults in the ranges and Services of a cluster: of an etcd snapshot, of a
-running etcd, or else over the Kubernetes API, of the cluster that kubectl works with.
-docs/sources.md says what each of them can see.
+		Long: `Shows the faults in the ranges and Services of a cluster, and in the leases and
+endpoints of its API servers: of an etcd snapshot, of a running etcd, or else over the
+Kubernetes API, of the cluster that kubectl works with. docs/sources.md says what each of
+them can see.
 
 A count of what the source does not show is "?" or "at least 3"; in JSON and YAML it is
 null, and "unknown" says why. The exit code is 1 if something was found, or with
@@ -57,18 +60,19 @@ null, and "unknown" says why. The exit code is 1 if something was found, or with
 if nothing was found, but the source does not show all.`,
 		Example: `  rangekeeper audit
   rangekeeper audit --context production -n web -o json
-  rangekeeper audit --fail-on breaksTraffic --strict
+  rangekeeper audit --fail-on breaksTraffic --strict \
+    --endpoints http://127.0.0.1:2379
   rangekeeper audit --etcd-snapshot backup.db.gz
   rangekeeper audit --endpoints https://10.0.0.1:2379 -o prometheus \
     --cacert ca.crt --cert client.crt --key client.key`,
 		Args:              usage.Arguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	format := addFormat(c, formatTable, formatWide, formatJSON, formatYAML, formatHTML, formatPrometheus)
+	format := screen.AddFormat(c, screen.FormatTable, screen.FormatWide, screen.FormatJSON, screen.FormatYAML, screen.FormatHTML, screen.FormatPrometheus)
 	f := c.Flags()
 	f.StringVarP(&o.namespace, "namespace", "n", "", "show the findings about Services of this namespace only; all Services are audited")
 	f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "show the findings of all namespaces, which is the default")
-	f.BoolVar(&o.probe, "probe", false, "over the Kubernetes API: find leaked node ports by creating Services as dry runs, in --namespace or else in default; writes nothing, and takes a minute longer if there are any, or 200 s for a stock API server")
+	f.BoolVar(&o.probe, "probe", false, "over the Kubernetes API: find leaked node ports by dry runs, which write nothing; takes up to 4 minutes (docs/sources.md)")
 	f.StringVar(&o.failOn, "fail-on", string(audit.Wasted), "exit code 1 only for faults of this severity or a worse one: "+strings.Join(severityNames(), ", "))
 	f.BoolVar(&o.strict, "strict", false, "exit code 4 if nothing was found, but the source does not show all")
 	f.StringVar(&o.warnFree, "warn-free", fmt.Sprintf("%d%%", defaultWarnFree), "report a range of which less than this is free; with 0% only a full one")
@@ -77,7 +81,7 @@ if nothing was found, but the source does not show all.`,
 	c.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(severityNames(), cobra.ShellCompDirectiveNoFileComp))
 	usage.CompleteNothing(c, "warn-free", "interval")
 	completeNamespaces(c, &o.source)
-	o.source = withAPISource(c, p, func(c *cobra.Command, _ []string, _ *source) error {
+	o.source = source.AddWithAPI(c, p.Linked, func(c *cobra.Command, _ []string, _ *source.Source) error {
 		o.format, o.stdout, o.stderr = *format, c.OutOrStdout(), c.ErrOrStderr()
 		if o.watch {
 			return o.follow(c.Context())
@@ -86,8 +90,9 @@ if nothing was found, but the source does not show all.`,
 		if err != nil {
 			return err
 		}
-		return o.end(report, writeAudit(o.stdout, a, report, o.format, o.source))
+		return o.end(report, writeAudit(o.stdout, a, report, o.format, o.source.ReportSteps(report), o.source.Program))
 	})
+	o.source.ForServers = true
 	usage.AddRule(c, func([]string) error { return o.check(c, *format) })
 	return c
 }
@@ -105,17 +110,17 @@ func (o *auditFlags) check(c *cobra.Command, format string) error {
 	percent, err := strconv.ParseUint(strings.TrimSuffix(o.warnFree, "%"), 10, 8)
 	o.percent = uint8(percent)
 	switch {
-	case o.probe && !o.source.overAPI():
+	case o.probe && !o.source.OverAPI():
 		return usage.Error(c, "--probe is for the Kubernetes API: etcd has the bitmap of node ports")
 	case !slices.Contains(audit.Severities, o.severity):
 		return usage.Error(c, "--fail-on is %s, not %q", strings.Join(severityNames(), ", "), o.failOn)
 	case err != nil || percent > 100:
 		return usage.Error(c, "--warn-free is a whole percentage from 0%% to 100%%, not %q", o.warnFree)
-	case format == formatPrometheus && o.namespace != "" && !o.allNamespaces:
+	case format == screen.FormatPrometheus && o.namespace != "" && !o.allNamespaces:
 		return usage.Error(c, "-o prometheus is about the whole cluster, not about --namespace %s", o.namespace)
-	case o.watch && !o.source.online():
+	case o.watch && !o.source.Online():
 		return usage.Error(c, "--watch is for a running cluster")
-	case o.watch && (format == formatHTML || format == formatPrometheus):
+	case o.watch && (format == screen.FormatHTML || format == screen.FormatPrometheus):
 		return usage.Error(c, "--watch is for other formats than %s", format)
 	case !o.watch && c.Flags().Changed("interval"):
 		return usage.Error(c, "--interval is for --watch")
@@ -131,16 +136,16 @@ func (o *auditFlags) audit(ctx context.Context) (*audit.Audit, *audit.Report, er
 	var state *clusterstate.State
 	var err error
 	if o.probe {
-		state, err = s.probe(ctx, cmp.Or(o.namespace, metav1.NamespaceDefault))
+		state, err = s.Probe(ctx, cmp.Or(o.namespace, metav1.NamespaceDefault))
 	} else {
-		state, err = s.read(ctx, 0)
+		state, err = s.Read(ctx, 0)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	options := s.auditOptions(state)
+	options := s.AuditOptions(state)
 	options.FindsFullRanges, options.WarnFree = true, o.percent
-	a, err := s.auditWith(state, options)
+	a, err := s.AuditWith(state, options)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -148,7 +153,7 @@ func (o *auditFlags) audit(ctx context.Context) (*audit.Audit, *audit.Report, er
 	if o.namespace != "" && !o.allNamespaces {
 		report = report.InNamespace(o.namespace)
 		if !slices.ContainsFunc(state.Services, func(s corev1.Service) bool { return s.Namespace == o.namespace }) {
-			fmt.Fprintf(o.stderr, "rangekeeper: no Service is in namespace %s\n", printable(o.namespace))
+			fmt.Fprintf(o.stderr, "rangekeeper: no Service is in namespace %s\n", screen.Printable(o.namespace))
 		}
 	}
 	return a, report, nil
@@ -171,13 +176,13 @@ func (o *auditFlags) follow(ctx context.Context) error {
 			fmt.Fprintf(o.stderr, "rangekeeper: %v; trying again in %s\n", err, o.interval)
 		default:
 			undated := *report
-			undated.Source = nil
+			undated.Source, undated.Servers = nil, nil // servers write their leases all the time
 			now, err := json.Marshal(undated)
 			if err == nil && !bytes.Equal(now, last) {
-				if last != nil && (o.format == formatTable || o.format == formatWide) {
+				if last != nil && (o.format == screen.FormatTable || o.format == screen.FormatWide) {
 					fmt.Fprintln(o.stdout)
 				}
-				err = writeAudit(o.stdout, a, report, o.format, o.source)
+				err = writeAudit(o.stdout, a, report, o.format, o.source.ReportSteps(report), o.source.Program)
 				last = now
 			}
 			if err != nil {
@@ -192,59 +197,35 @@ func (o *auditFlags) follow(ctx context.Context) error {
 	}
 }
 
-// writeAudit writes a report, which is the audit's or a part of it.
-func writeAudit(w io.Writer, a *audit.Audit, report *audit.Report, format string, from *source) error {
+// writeAudit writes a report, which is the audit's or a part of it, with the commands that follow.
+func writeAudit(w io.Writer, a *audit.Audit, report *audit.Report, format string, steps []screen.Step, program string) error {
 	switch format {
-	case formatJSON, formatYAML:
-		return writeDocument(w, report, format)
-	case formatPrometheus:
-		return writePrometheus(w, report)
-	case formatTable:
-		screen := newScreen(w, false)
-		reportScreen(screen, report, "", from)
-		return screen.writeTo(w)
+	case screen.FormatJSON, screen.FormatYAML:
+		return screen.WriteDocument(w, report, format)
+	case screen.FormatPrometheus:
+		return screen.WritePrometheus(w, report)
+	case screen.FormatTable:
+		shown := screen.New(w, false)
+		shown.Report(report, "", steps, program)
+		return shown.Print(w)
 	}
 	maps, err := a.Maps()
 	if err != nil {
 		return err
 	}
-	if format == formatHTML {
+	if format == screen.FormatHTML {
 		if err := a.NameValues(maps); err != nil {
 			return err
 		}
-		return occupancy.HTML(w, pageOf(report, maps, from))
+		return picture.HTML(w, screen.PageOf(report, maps, steps, program))
 	}
 	var drawn strings.Builder
-	if err := occupancy.Text(&drawn, maps); err != nil {
+	if err := picture.Text(&drawn, maps); err != nil {
 		return err
 	}
-	screen := newScreen(w, true)
-	reportScreen(screen, report, drawn.String(), from)
-	return screen.writeTo(w)
+	shown := screen.New(w, true)
+	shown.Report(report, drawn.String(), steps, program)
+	return shown.Print(w)
 }
 
 // The output formats.
-const (
-	formatTable = "table"
-	formatWide  = "wide"
-	formatJSON  = "json"
-	formatYAML  = "yaml"
-	formatHTML  = "html"
-	formatName  = "name"
-	// formatPrometheus is the text format of Prometheus, for the textfile collector of its node exporter.
-	formatPrometheus = "prometheus"
-)
-
-// addFormat adds the flag --output with the formats that a command knows, the default
-// first.
-func addFormat(c *cobra.Command, allowed ...string) *string {
-	format := c.Flags().StringP("output", "o", allowed[0], "output format: "+strings.Join(allowed, ", "))
-	usage.AddRule(c, func([]string) error {
-		if !slices.Contains(allowed, *format) {
-			return usage.Error(c, "unknown output format %q: expected %s", *format, strings.Join(allowed, ", "))
-		}
-		return nil
-	})
-	c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(allowed, cobra.ShellCompDirectiveNoFileComp))
-	return format
-}

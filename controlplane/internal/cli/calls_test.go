@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestCallsIntoTheLibrary counts the calls of an allocation in a small and in a large cluster: Services cross in batches, and nothing
-// else depends on their number.
+// TestCallsIntoTheLibrary counts the calls of an allocation in a small and in a large cluster: Services cross in
+// batches, and nothing else depends on their number.
 func TestCallsIntoTheLibrary(t *testing.T) {
 	const few, many, perBatch = 20, 20_000, 4096
 	etcd, flags := cluster(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
 
-// TestReleaseBesideServers releases a port and, where there is a bitmap of ClusterIPs, an address of a Service that a stock
-// kube-apiserver of the oldest and of the newest release has created.
+// TestReleaseBesideServers releases a port and, where there is a bitmap of ClusterIPs, an address of a Service that a
+// stock kube-apiserver of the oldest and of the newest release has created.
 func TestReleaseBesideServers(t *testing.T) {
 	versions := apiservertest.Versions()
 	for _, version := range []apiservertest.Version{versions[len(versions)-1], versions[0]} {

@@ -14,6 +14,8 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/edit"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/ranges"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
@@ -42,6 +44,7 @@ func TestChangeInUse(t *testing.T) {
 	if got, want := ports(t, e), []string{"30000", "30001"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	runFails(t, exitFound, []string{"already allocated; it is used by default/copy, default/web"}, with("allocate", "servicenodeports", "30001")...)
 	runFails(t, exitFound, []string{"30002 is used by default/lost"}, with("allocate", "servicenodeports", "30002")...)
 	// 30002 is not recorded, but any free value is another one.
 	if got := runOK(t, with("allocate", "servicenodeports")...); !slices.Equal(got, []string{"30003"}) {
@@ -52,7 +55,7 @@ func TestChangeInUse(t *testing.T) {
 	if got := runOK(t, with("allocate", "servicenodeports", "30002", "--force")...); !slices.Equal(got, []string{"30002"}) {
 		t.Errorf("%q", got)
 	}
-	if got := runOK(t, with("release", "servicenodeports", "30001", "--force")...); !slices.Equal(got, []string{"servicenodeports 30001 released"}) {
+	if got := runOK(t, with("release", "servicenodeports", "30001", "30001", "--force")...); !slices.Equal(got, []string{"servicenodeports 30001 released"}) {
 		t.Errorf("%q", got)
 	}
 	if got, want := ports(t, e), []string{"30000", "30002", "30003"}; !slices.Equal(got, want) {
@@ -67,7 +70,7 @@ func ports(t *testing.T, e *embedded.Etcd) (all []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec, data, err := decode(got.Kvs[0].Value)
+	spec, data, err := ranges.Decode(got.Kvs[0].Value)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,15 +88,15 @@ func ports(t *testing.T, e *embedded.Etcd) (all []string) {
 	return all
 }
 
-// TestChangeRaces has another client write between the read and the write: a Service that takes the value, or another value of
-// the range.
+// TestChangeRaces has another client write between the read and the write: a Service that takes the value, or another
+// value of the range.
 func TestChangeRaces(t *testing.T) {
 	for name, c := range map[string]struct {
 		before func(e *embedded.Etcd)
 		want   error
 		left   []string
 	}{
-		"Service": {func(e *embedded.Etcd) { putService(t, e, "late", 30001) }, errInUse, []string{"30001"}},
+		"Service": {func(e *embedded.Etcd) { putService(t, e, "late", 30001) }, edit.ErrInUse, []string{"30001"}},
 		"range": {func(e *embedded.Etcd) {
 			if err := toggle(t.Context(), e.Client(), nodePortsKey, 30002); err != nil {
 				t.Error(err)
@@ -120,21 +123,9 @@ func TestChangeRaces(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer client.Close()
-			s := &store{client: client, prefix: clusterstate.DefaultPrefix}
-			values, err := rangekeeper.ParsePortRange("30000-30003")
-			if err != nil {
-				t.Fatal(err)
-			}
-			ports30000, err := s.newEditor("servicenodeports", values, s.lookReadable)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer closeRange(ports30000.ranged)
+			s := &ranges.Store{Client: client, Prefix: clusterstate.DefaultPrefix}
 			release := rangekeeper.Edit{Clear: []rangekeeper.Value{rangekeeper.PortValue(30001)}}
-			edited, state, err := ports30000.run(t.Context(), release, false, func(*clusterstate.State) error { return nil })
-			if err == nil && !edited.Done {
-				err = ports30000.refusal(state, changeReleased, edited)
-			}
+			_, err = edit.Change(t.Context(), s, "servicenodeports", edit.ValueReleased, release, func(*clusterstate.State) error { return nil })
 			if !errors.Is(err, c.want) || swaps == 0 {
 				t.Errorf("%v after %d swaps", err, swaps)
 			}

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -21,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/version"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
 	"github.com/rangekeeper/rangekeeper/controlplane/snapshotfile"
@@ -129,9 +129,9 @@ func TestUsage(t *testing.T) {
 			t.Errorf("%v: exit code %d, stdout %q, stderr %q", args, code, stdout, stderr)
 		}
 	}
-	t.Cleanup(func() { commit = "" })
-	for set, want := range map[string]string{"": version + ", pure Go\n", "0123456789ab": version + " (commit 0123456789ab), pure Go\n"} {
-		commit = set
+	t.Cleanup(func() { version.Commit = "" })
+	for set, want := range map[string]string{"": version.Number + ", pure Go\n", "0123456789ab": version.Number + " (commit 0123456789ab), pure Go\n"} {
+		version.Commit = set
 		for _, command := range []string{"--version", "version"} {
 			if _, stdout, _ := run(t, command); stdout != "rangekeeper version "+want {
 				t.Errorf("%s: %q", command, stdout)
@@ -531,9 +531,9 @@ func TestPlanScreen(t *testing.T) {
 			}
 			switch f.Reason {
 			case "ClusterIPNotAllocated", "PortNotAllocated", "BitmapDisagrees", "IPAddressWrongReference", "IPAddressNotAllocated":
-				repair := repairSet
+				repair := "Set in the bitmap"
 				if objects[f.Range] {
-					repair = repairObject
+					repair = "Repaired in the snapshot"
 				}
 				check(repair, "|", f.Reason, "|", f.Value, name, f.Range)
 			default:
@@ -541,9 +541,9 @@ func TestPlanScreen(t *testing.T) {
 			}
 		}
 		for _, l := range r.Leaks {
-			repair := repairClear
+			repair := "Cleared in the bitmap"
 			if objects[l.Range] {
-				repair = repairObject
+				repair = "Repaired in the snapshot"
 			}
 			check(repair, "| Leak |", l.Value, l.Range)
 		}
@@ -619,24 +619,6 @@ func TestSeverities(t *testing.T) {
 				t.Errorf("%s: %s %v, %v and %v", cluster, s, n, got, planned)
 			}
 		}
-	}
-}
-
-func TestProgress(t *testing.T) {
-	var b strings.Builder
-	p := newProgress(&b)
-	report := p.start("reading")
-	report(1, 4)
-	if p.end(); b.Len() > 0 {
-		t.Errorf("said at once: %q", b.String())
-	}
-	p.last = time.Now().Add(-2 * quietInLog)
-	report(1, 0)
-	report(1, 4)
-	report(2, 4)
-	p.end()
-	if want := "rangekeeper: reading: 25%\nrangekeeper: reading: done\n"; b.String() != want {
-		t.Errorf("got %q", b.String())
 	}
 }
 

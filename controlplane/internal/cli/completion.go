@@ -1,41 +1,26 @@
 package cli
 
 import (
-	"context"
-	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/ranges"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/source"
 	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
 )
 
-// completionTimeout is how long someone who pressed the tab key may have to wait.
-const completionTimeout = 3 * time.Second
-
-// quietly does something with the state of the source, if one was given and can be read in time.
-func (s *source) quietly(ctx context.Context, do func(*clusterstate.State)) {
-	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
-	defer cancel()
-	s.progress = &progress{w: io.Discard}
-	defer s.close()
-	if state, err := s.read(ctx, 0); err == nil {
-		do(state)
-	}
-}
-
 // completeRange offers the names of the source's ranges for the argument of a command.
-func completeRange(c *cobra.Command, s *source) {
+func completeRange(c *cobra.Command, s *source.Source) {
 	c.ValidArgsFunction = func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		names := bitmapNames
-		s.quietly(c.Context(), func(state *clusterstate.State) {
-			a, err := s.auditOf(state, nil)
+		names := ranges.Names
+		s.Quietly(c.Context(), func(state *clusterstate.State) {
+			a, err := s.AuditOf(state, nil)
 			if err != nil {
 				return
 			}
@@ -50,10 +35,10 @@ func completeRange(c *cobra.Command, s *source) {
 }
 
 // completeNamespaces offers the namespaces of the source's Services for --namespace.
-func completeNamespaces(c *cobra.Command, s **source) {
+func completeNamespaces(c *cobra.Command, s **source.Source) {
 	c.RegisterFlagCompletionFunc("namespace", func(c *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 		var names []string
-		(*s).quietly(c.Context(), func(state *clusterstate.State) { names = beginning(namespaces(state), begun) })
+		(*s).Quietly(c.Context(), func(state *clusterstate.State) { names = beginning(namespaces(state), begun) })
 		return names, cobra.ShellCompDirectiveNoFileComp
 	})
 }
@@ -68,7 +53,7 @@ func namespaces(state *clusterstate.State) (names []string) {
 }
 
 // completeValues offers what explain takes: the Services of a namespace if one is named, else namespaces and reasons.
-func completeValues(s **source, inNamespace *string) cobra.CompletionFunc {
+func completeValues(s **source.Source, inNamespace *string) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, begun string) (names []string, directive cobra.ShellCompDirective) {
 		directive = cobra.ShellCompDirectiveNoFileComp
 		if len(args) > 0 {
@@ -77,12 +62,12 @@ func completeValues(s **source, inNamespace *string) cobra.CompletionFunc {
 		namespace, _, hasNamespace := strings.Cut(begun, "/")
 		before := namespace + "/"
 		if hasNamespace && isServiceKind(namespace) {
-			namespace = (*s).serviceNamespace(*inNamespace)
+			namespace = (*s).ServiceNamespace(*inNamespace)
 		}
 		if *inNamespace != "" && !hasNamespace {
 			namespace, before, hasNamespace = *inNamespace, "", true
 		}
-		(*s).quietly(c.Context(), func(state *clusterstate.State) {
+		(*s).Quietly(c.Context(), func(state *clusterstate.State) {
 			if !hasNamespace {
 				for _, name := range namespaces(state) {
 					names = append(names, name+"/")

@@ -33,8 +33,8 @@ func TestTLS(t *testing.T) {
 	if _, err := client.Put(t.Context(), nodePortsKey, string(stored(t, "30000-32767", []byte{1}))); err != nil {
 		t.Fatal(err)
 	}
-	service := `{"apiVersion":"v1","kind":"Service","metadata":{"namespace":"default","name":"kubernetes"},"spec":{"clusterIP":"None"}}`
-	if _, err := client.Put(t.Context(), "/registry/services/specs/default/kubernetes", service); err != nil {
+	service := `{"apiVersion":"v1","kind":"Service","metadata":{"namespace":"default","name":"headless"},"spec":{"clusterIP":"None"}}`
+	if _, err := client.Put(t.Context(), "/registry/services/specs/default/headless", service); err != nil {
 		t.Fatal(err)
 	}
 	flags := []string{"--endpoints", endpoint, "--cacert", a.File, "--cert", cert, "--key", key}
@@ -57,20 +57,9 @@ func TestTLS(t *testing.T) {
 // TestAuth reads and repairs an etcd that asks for users.
 func TestAuth(t *testing.T) {
 	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.SingleStack, "drift.db.gz"))
-	c, ctx := e.Client(), t.Context()
-	must := func(_ any, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	must(c.UserAdd(ctx, "root", "se:cret"))
-	must(c.UserGrantRole(ctx, "root", "root"))
-	must(c.UserAdd(ctx, "auditor", "look"))
-	must(c.RoleAdd(ctx, "auditor"))
-	must(c.RoleGrantPermission(ctx, "auditor", "/registry/", clientv3.GetPrefixRangeEnd("/registry/"), clientv3.PermissionType(clientv3.PermRead)))
-	must(c.UserGrantRole(ctx, "auditor", "auditor"))
-	must(c.AuthEnable(ctx))
+	c := e.Client()
+	etcdtest.AddUser(t, c, "auditor", "look", clientv3.PermissionType(clientv3.PermRead), "/registry/")
+	etcdtest.EnableAuth(t, c, "se:cret")
 
 	endpoints := []string{"--endpoints", strings.Join(e.Endpoints(), ",")}
 	with := func(args ...string) []string { return append(args, endpoints...) }

@@ -21,18 +21,20 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/edit"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
-	releases "github.com/rangekeeper/rangekeeper/controlplane/kubernetes"
+	"github.com/rangekeeper/rangekeeper/controlplane/releases"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// TestBitmapDisagreesOnAServer has a stock 1.33, which records a ClusterIP in a bitmap and in an object, refuse an address
-// for a bit that nothing needs (kubernetes#136475), and cures it. After an upgrade to 1.34 the bitmap is left over.
+// TestBitmapDisagreesOnAServer has a stock 1.33, which records a ClusterIP in a bitmap and in an object, refuse an
+// address for a bit that nothing needs (kubernetes#136475), and cures it. After an upgrade to 1.34 the bitmap is left
+// over.
 func TestBitmapDisagreesOnAServer(t *testing.T) {
 	etcd := etcdtest.Start(t, "")
 	start := func(release string) (*apiservertest.Server, *kubernetes.Clientset) {
 		server := apiservertest.Start(t, apiservertest.Config{
-			Version: apiservertest.Version(releases.Release(release)), Etcd: etcd.Endpoints(), OwnLoops: true,
+			Version: apiservertest.Version(releases.Of(release)), Etcd: etcd.Endpoints(), OwnLoops: true,
 		})
 		client, err := kubernetes.NewForConfig(server.RESTConfig(apiservertest.Admin))
 		if err != nil {
@@ -132,7 +134,8 @@ func cleared(plan *audit.Plan, values ...string) bool {
 	return slices.Equal(all, values)
 }
 
-// TestAloneInBitmap has addresses that only a bitmap records, and a leaked port, which a repair without --clean-leaks leaves.
+// TestAloneInBitmap has addresses that only a bitmap records, and a leaked port, which a repair without --clean-leaks
+// leaves.
 func TestAloneInBitmap(t *testing.T) {
 	const alone, used, port = "10.96.255.7", "10.96.255.8", "32000"
 	start := func(t *testing.T, addresses ...string) (*embedded.Etcd, func(words ...string) []string) {
@@ -185,7 +188,7 @@ func TestAloneInBitmap(t *testing.T) {
 			t.Errorf("%+v", plan)
 		}
 		check(t, with, used, port)
-		run(t, with("undo", file+journalSuffix)...)
+		run(t, with("undo", file+edit.JournalSuffix)...)
 		check(t, with, alone, used, port)
 	})
 
@@ -285,7 +288,7 @@ func TestAllocateBesideObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"allocate", "serviceips"}, {"allocate", "serviceips", "10.96.0.4"}} {
-		runFails(t, exitInput, []string{"/registry/ranges/serviceips", "IPAddress objects", "never free it"}, with(args...)...)
+		runFails(t, exitInput, []string{"/registry/ranges/serviceips", "IPAddress objects", "never free a value"}, with(args...)...)
 	}
 	runOK(t, with("allocate", "servicenodeports")...)
 	runOK(t, with("allocate", "serviceips", "10.96.0.4", "--force")...)

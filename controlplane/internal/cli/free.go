@@ -8,6 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/screen"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/source"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 )
 
@@ -20,17 +22,17 @@ func newFree(p *Program) *cobra.Command {
 		Short: "List the next free values of a range, and how many there are",
 		Long: `Lists the lowest free values of a range, and how many are free: neither recorded as
 allocated nor used by a Service. RANGE is serviceips, secondaryserviceips,
-servicenodeports or the name of a ServiceCIDR object; of two with one name it is the
-bitmap, unless no server uses that. kube-apiserver picks values from
-the static band last, so take one of those for a Service that names its ClusterIP or
-node port. Nothing is reserved. "show" lists all free and used runs.
+servicenodeports or the name of a ServiceCIDR object. If a bitmap and a ServiceCIDR have
+one name, it is the bitmap, unless no server uses that any more. kube-apiserver picks
+values from the static band last, so take one of those for a Service that names its
+ClusterIP or node port. Nothing is reserved. "show" lists all free and used runs.
 
 The exit code is 1 if no value is free.`,
 		Example: `  rangekeeper free servicenodeports
   rangekeeper free kubernetes --count 1 -o name`,
 		Args: usage.Arguments,
 	}
-	format := addFormat(c, formatTable, formatJSON, formatYAML, formatName)
+	format := screen.AddFormat(c, screen.FormatTable, screen.FormatJSON, screen.FormatYAML, screen.FormatName)
 	n := c.Flags().Uint16("count", 3, fmt.Sprintf("number of values to list of each band, at most %d", maxFree))
 	usage.AddRule(c, func([]string) error {
 		if *n > maxFree {
@@ -38,22 +40,22 @@ The exit code is 1 if no value is free.`,
 		}
 		return nil
 	})
-	s := withAPISource(c, p, func(c *cobra.Command, args []string, s *source) error {
-		a, err := s.audit(c.Context())
+	s := source.AddWithAPI(c, p.Linked, func(c *cobra.Command, args []string, s *source.Source) error {
+		a, err := s.Audit(c.Context())
 		if err != nil {
 			return err
 		}
 		free, err := a.Free(args[0], int(*n))
 		if err != nil {
-			return s.explain(err)
+			return s.Explain(err)
 		}
 		switch *format {
-		case formatTable:
+		case screen.FormatTable:
 			err = writeFree(c.OutOrStdout(), free)
-		case formatName:
+		case screen.FormatName:
 			err = writeFreeNames(c.OutOrStdout(), free)
 		default:
-			err = writeDocument(c.OutOrStdout(), free, *format)
+			err = screen.WriteDocument(c.OutOrStdout(), free, *format)
 		}
 		if err == nil && free.IsFull() {
 			fmt.Fprintf(c.ErrOrStderr(), "no value of %s is free\n", args[0])
@@ -66,13 +68,13 @@ The exit code is 1 if no value is free.`,
 }
 
 func writeFree(w io.Writer, free *audit.FreeList) error {
-	var t table
+	var t screen.Table
 	var rows [][]string
 	for _, b := range free.Bands {
-		rows = append(rows, []string{b.Name, b.Range, b.Band, amountText(b.Free, "at most "), strings.Join(b.Next, ", ")})
+		rows = append(rows, []string{b.Name, b.Range, b.Band, screen.AmountText(b.Free, "at most "), strings.Join(b.Next, ", ")})
 	}
-	t.add("", []string{"RANGE", "VALUES", "BAND", "FREE", "NEXT"}, rows)
-	return t.writeTo(w, free.Source, free.Unknown)
+	t.Add("", []string{"RANGE", "VALUES", "BAND", "FREE", "NEXT"}, rows)
+	return t.Print(w, free.Source, free.Unknown)
 }
 
 // writeFreeNames writes one value in each line, for scripts.

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,11 +15,15 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/edit"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/ranges"
 )
 
 // withOutcome returns the journal of changes whose ranges have an outcome.
-func withOutcome(c changes, outcome string, revision int64) changes {
-	c.Kind, c.Ranges = kindJournal, slices.Clone(c.Ranges)
+func withOutcome(c edit.Changes, outcome string, revision int64) edit.Changes {
+	c.Kind, c.Ranges = edit.KindJournal, slices.Clone(c.Ranges)
 	for i := range c.Ranges {
 		c.Ranges[i].Outcome, c.Ranges[i].WrittenRevision = outcome, revision
 	}
@@ -26,21 +31,21 @@ func withOutcome(c changes, outcome string, revision int64) changes {
 }
 
 // hasOutcome reports whether all ranges have an outcome.
-func (c *changes) hasOutcome(outcome string) bool {
-	return !slices.ContainsFunc(c.Ranges, func(one rangeChanges) bool { return one.Outcome != outcome })
+func hasOutcome(c *edit.Changes, outcome string) bool {
+	return !slices.ContainsFunc(c.Ranges, func(one edit.RangeChanges) bool { return one.Outcome != outcome })
 }
 
-// TestJournalOfInterruptedRun interrupts runs that apply a plan before and after their write. The journal is complete, and the
-// next run reports the truth.
+// TestJournalOfInterruptedRun interrupts runs that apply a plan before and after their write. The journal is complete,
+// and the next run reports the truth.
 func TestJournalOfInterruptedRun(t *testing.T) {
 	e, etcd := cluster(t)
 	with := func(args ...string) []string { return append(args, etcd...) }
 	runOK(t, with("init", "servicenodeports", "30000-30003")...)
 	putService(t, e, "web", 30001)
 	file := filepath.Join(t.TempDir(), "plan.json")
-	name := file + journalSuffix
+	name := file + edit.JournalSuffix
 	runJSON[audit.Plan](t, exitFound, with("repair", "--plan-to", file)...)
-	plan, err := readChanges(file, kindReviewedPlan)
+	plan, err := edit.ReadDocument(file, edit.KindReviewedPlan)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,24 +54,24 @@ func TestJournalOfInterruptedRun(t *testing.T) {
 		t.Helper()
 		r := &repair{apply: true, planFile: file, log: t.Output()}
 		_, err := r.runWith(t, e, func(context.Context, *pb.TxnRequest) error {
-			j, err := readChanges(name, kindJournal)
-			if err != nil || !j.hasOutcome(outcomeUnknown) || len(j.Ranges) != 1 || j.Ranges[0].Set[0].Value != "30001" {
+			j, err := edit.ReadDocument(name, edit.KindJournal)
+			if err != nil || !hasOutcome(j, edit.OutcomeUnknown) || len(j.Ranges) != 1 || j.Ranges[0].Set[0].Value != "30001" {
 				t.Errorf("%+v, %v", j, err)
 			}
 			return context.Canceled
 		})
-		if !errors.Is(err, errMayBeWritten) || !strings.Contains(err.Error(), "if it was written, rangekeeper undo "+name) {
+		if !errors.Is(err, edit.ErrMayBeWritten) || !strings.Contains(err.Error(), "if it was written, rangekeeper undo "+name) {
 			t.Error(err)
 		}
-		j := withOutcome(*plan, outcomeUnknown, 0)
+		j := withOutcome(*plan, edit.OutcomeUnknown, 0)
 		j.Time = time.Now()
-		if err := j.create(name, true); err != nil {
+		if err := j.Create(name, true); err != nil {
 			t.Fatal(err)
 		}
 	}
 
 	interrupt()
-	runFails(t, exitInput, []string{name, "another run may be writing the plan"}, apply...)
+	runFails(t, exitFound, []string{name, "another run may be writing the plan"}, apply...)
 	shortenLeakAge(t)
 	code, _, stderr := run(t, apply...)
 	if code != exitOK || !strings.Contains(stderr, name+" is of a run that was interrupted; what it has not written is still due") || !slices.Equal(ports(t, e), []string{"30001"}) {
@@ -74,21 +79,26 @@ func TestJournalOfInterruptedRun(t *testing.T) {
 	}
 	runFails(t, exitInput, []string{name, "applied already", "rangekeeper undo " + name}, apply...)
 
-	// The transaction took effect, and its run did not see that.
-	j, err := readChanges(name, kindJournal)
-	if err != nil || !j.hasOutcome(outcomeWritten) {
+	// The transaction took effect, and its run did not see that. The next run does.
+	j, err := edit.ReadDocument(name, edit.KindJournal)
+	if err != nil || !hasOutcome(j, edit.OutcomeWritten) {
 		t.Fatalf("%+v, %v", j, err)
 	}
-	unseen := withOutcome(*j, outcomeUnknown, 0)
-	if err := unseen.create(name, true); err != nil {
+	unseen := withOutcome(*j, edit.OutcomeUnknown, 0)
+	if err := unseen.Create(name, true); err != nil {
 		t.Fatal(err)
 	}
-	runFails(t, exitFound, []string{"30001 is recorded already", "another run may have written this", "rangekeeper undo " + name}, apply...)
+	if code, _, stderr := run(t, apply...); code != exitOK || !slices.Equal(ports(t, e), []string{"30001"}) {
+		t.Errorf("exit code %d, %s, %q", code, stderr, ports(t, e))
+	}
+	if j, err := edit.ReadDocument(name, edit.KindJournal); err != nil || !hasOutcome(j, edit.OutcomeWritten) {
+		t.Errorf("%+v, %v", j, err)
+	}
 
 	// A journal is kept for the plan that it is of.
 	other := *plan
-	other.Ranges = []rangeChanges{{Name: "servicenodeports", Range: "30000-30003", Set: []usedValue{}, Clear: []string{"30002"}}}
-	if err := other.create(file, true); err != nil {
+	other.Ranges = []edit.RangeChanges{{Name: "servicenodeports", Range: "30000-30003", Set: []edit.UsedValue{}, Clear: []string{"30002"}}}
+	if err := other.Create(file, true); err != nil {
 		t.Fatal(err)
 	}
 	runFails(t, exitInput, []string{name, "journal of another plan"}, apply...)
@@ -107,24 +117,21 @@ func TestJournalOfInterruptedRun(t *testing.T) {
 	}
 }
 
-// TestJournalOfNothing has a server record the port of a plan when the journal is there already: the write fails, and leaves no
-// journal.
+// TestJournalOfNothing has a server record the port of a plan when the journal is there already: the write fails, and
+// leaves no journal.
 func TestJournalOfNothing(t *testing.T) {
-	e, etcd := cluster(t)
-	runOK(t, append(etcd, "init", "servicenodeports", "30000-30003")...)
-	putService(t, e, "web", 30001)
-	file := newPlan(t, etcd)
+	e, _, file := clusterWithPlan(t)
 	r := &repair{apply: true, planFile: file, log: t.Output()}
 	_, err := r.runWith(t, e, func(ctx context.Context, _ *pb.TxnRequest) error {
-		if _, err := os.Stat(file + journalSuffix); err != nil {
+		if _, err := os.Stat(file + edit.JournalSuffix); err != nil {
 			t.Error(err)
 		}
 		return toggle(ctx, e.Client(), nodePortsKey, 30001)
 	})
-	if !errors.Is(err, errChanged) || strings.Contains(err.Error(), "undo") || !slices.Equal(ports(t, e), []string{"30001"}) {
+	if !errors.Is(err, edit.ErrChanged) || strings.Contains(err.Error(), "undo") || !slices.Equal(ports(t, e), []string{"30001"}) {
 		t.Errorf("%v, left %q", err, ports(t, e))
 	}
-	if _, err := os.Stat(file + journalSuffix); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(file + edit.JournalSuffix); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("a journal is left:", err)
 	}
 }
@@ -137,11 +144,20 @@ func newPlan(t *testing.T, etcd []string) string {
 	return file
 }
 
-// TestTwoRunsOfOnePlan has a run lose the race to another run of the same plan, which finds a journal of an interrupted run or
-// takes that of the first run for one. The journal of what was written stays.
+// clusterWithPlan starts a cluster of one Service, whose port 30001 is not recorded, and writes the plan of its repair.
+func clusterWithPlan(t *testing.T) (e *embedded.Etcd, etcd []string, file string) {
+	t.Helper()
+	e, etcd = cluster(t)
+	runOK(t, append(etcd, "init", "servicenodeports", "30000-30003")...)
+	putService(t, e, "web", 30001)
+	return e, etcd, newPlan(t, etcd)
+}
+
+// TestTwoRunsOfOnePlan has a run lose the race to another run of the same plan, which finds a journal of an interrupted
+// run or takes that of the first run for one. The journal of what was written stays.
 func TestTwoRunsOfOnePlan(t *testing.T) {
 	shortenLeakAge(t)
-	leakAge = 0 // each journal is old enough to be one of an interrupted run
+	edit.LeakAge = 0 // each journal is old enough to be one of an interrupted run
 	for name, interrupted := range map[string]bool{"beside the journal of an interrupted run": true, "the first run was suspended": false} {
 		t.Run(name, func(t *testing.T) {
 			e, etcd := cluster(t)
@@ -149,12 +165,12 @@ func TestTwoRunsOfOnePlan(t *testing.T) {
 			putService(t, e, "web", 30001)
 			file := newPlan(t, etcd)
 			if interrupted {
-				j, err := readChanges(file, kindReviewedPlan)
+				j, err := edit.ReadDocument(file, edit.KindReviewedPlan)
 				if err != nil {
 					t.Fatal(err)
 				}
-				of := withOutcome(*j, outcomeUnknown, 0)
-				if err := of.create(file+journalSuffix, true); err != nil {
+				of := withOutcome(*j, edit.OutcomeUnknown, 0)
+				if err := of.Create(file+edit.JournalSuffix, true); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -170,12 +186,84 @@ func TestTwoRunsOfOnePlan(t *testing.T) {
 				first = false
 				return apply(func(context.Context, *pb.TxnRequest) error { return nil })
 			})
-			if !errors.Is(err, errChanged) || !strings.Contains(err.Error(), "30001 is recorded already") || !slices.Equal(ports(t, e), []string{"30001"}) {
+			if !errors.Is(err, edit.ErrChanged) || !strings.Contains(err.Error(), "30001 is recorded already") || !slices.Equal(ports(t, e), []string{"30001"}) {
 				t.Errorf("%v, left %q", err, ports(t, e))
 			}
-			if j, err := readChanges(file+journalSuffix, kindJournal); err != nil || !j.hasOutcome(outcomeWritten) {
+			if j, err := edit.ReadDocument(file+edit.JournalSuffix, edit.KindJournal); err != nil || !hasOutcome(j, edit.OutcomeWritten) {
 				t.Errorf("%+v, %v", j, err)
 			}
 		})
+	}
+}
+
+// TestJournalOfUnknownWrite has etcd not answer a write: the journal says so, and the undo is about its value.
+func TestJournalOfUnknownWrite(t *testing.T) {
+	e, etcd, file := clusterWithPlan(t)
+	_, err := (&repair{apply: true, planFile: file, log: t.Output()}).runWith(t, e, func(context.Context, *pb.TxnRequest) error { return context.Canceled })
+	if j, readErr := edit.ReadDocument(file+edit.JournalSuffix, edit.KindJournal); !errors.Is(err, edit.ErrMayBeWritten) || readErr != nil || !hasOutcome(j, edit.OutcomeUnknown) {
+		t.Errorf("%v, %+v, %v", err, j, readErr)
+	}
+	if code, stdout, stderr := run(t, append(etcd, "undo", file+edit.JournalSuffix)...); code != exitOK || stdout != "servicenodeports 30001 free\n" {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+}
+
+// TestUndoOfPendingRange undoes a journal of a run that was interrupted before it wrote: a value that was recorded
+// since is not of it.
+func TestUndoOfPendingRange(t *testing.T) {
+	e, etcd, file := clusterWithPlan(t)
+	plan, err := edit.ReadDocument(file, edit.KindReviewedPlan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pending := withOutcome(*plan, edit.OutcomePending, 0)
+	if err := pending.Create(file+edit.JournalSuffix, false); err != nil {
+		t.Fatal(err)
+	}
+	runOK(t, append(etcd, "allocate", "servicenodeports", "30001", "--force")...)
+	if code, stdout, stderr := run(t, append(etcd, "undo", file+edit.JournalSuffix)...); code != exitOK || stdout != "" || stderr != "" {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+	if got := ports(t, e); !slices.Equal(got, []string{"30001"}) {
+		t.Errorf("left %q", got)
+	}
+}
+
+// TestTwoRunsBegin has another run begin to write a plan after a run has looked whether one does. The journal of the
+// other one stays.
+func TestTwoRunsBegin(t *testing.T) {
+	e, etcd := cluster(t)
+	runOK(t, append(etcd, "init", "servicenodeports", "30000-30003")...)
+	putService(t, e, "web", 30001)
+	for name, interrupted := range map[string]bool{"beside no journal": false, "beside the journal of an interrupted run": true} {
+		file := newPlan(t, etcd)
+		plan, err := edit.ReadDocument(file, edit.KindReviewedPlan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := withOutcome(*plan, edit.OutcomeUnknown, 0)
+		of.Time = time.Now().Add(-2 * edit.LeakAge)
+		if interrupted {
+			if err := of.Create(file+edit.JournalSuffix, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		reviewed, err := edit.OpenPlan(file, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of.Time = time.Now()
+		if err := of.Create(file+edit.JournalSuffix, interrupted); err != nil {
+			t.Fatal(err)
+		}
+		err = reviewed.Apply(t.Context(), &ranges.Store{Client: e.Client(), Prefix: plan.Cluster.Prefix}, func(ctx context.Context, at int64) (*clusterstate.State, error) {
+			return clusterstate.ReadEtcd(ctx, e.Client(), clusterstate.Options{Prefix: plan.Cluster.Prefix, Revision: at})
+		})
+		if err == nil || !strings.Contains(err.Error(), "another run may be writing the plan; run the command again in 1m0s") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if there, err := edit.ReadDocument(file+edit.JournalSuffix, edit.KindJournal); err != nil || !there.Time.Equal(of.Time) {
+			t.Errorf("%s: %+v, %v", name, there, err)
+		}
 	}
 }

@@ -21,7 +21,8 @@ func nextSteps(shown string) string {
 	return strings.Join(strings.Fields(strings.NewReplacer("\\\n", "", "\n  # ", " ").Replace("\n"+steps)), " ")
 }
 
-// TestCountOfRepair compares the number of faults that the audit of a snapshot says a repair removes with the audit after the repair.
+// TestCountOfRepair compares the number of faults that the audit of a snapshot says a repair removes with the audit
+// after the repair.
 func TestCountOfRepair(t *testing.T) {
 	files := map[string]string{}
 	for cluster := range bitmaps {

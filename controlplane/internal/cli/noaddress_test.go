@@ -11,7 +11,8 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
 
-// TestNoAddress runs the next commands of an audit that finds Services with a text where an address belongs, and with none.
+// TestNoAddress runs the next commands of an audit that finds Services with a text where an address belongs, and with
+// none.
 func TestNoAddress(t *testing.T) {
 	for name, ips := range map[string][]string{"zone": {"fe80::1%eth0"}, "emptyin": {"10.96.0.77", ""}, "hostile": {"$(false)"}} {
 		s := corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.ServiceSpec{ClusterIP: ips[0], ClusterIPs: ips}}

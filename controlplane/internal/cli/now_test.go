@@ -1,8 +1,12 @@
 package cli
 
-import "time"
+import (
+	"time"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/source"
+)
 
 // All documents of tests have one time, so that two can be compared.
 func init() {
-	now = func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
+	source.Now = func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 }

@@ -15,8 +15,9 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
 
-// TestFaultyObjectsOnAServer has a stock server meet objects that its API refuses. It does to them what the findings say: the object of
-// a ClusterIP in another text is removed, one with another name is not found, and at one without spec.parentRef it crashes.
+// TestFaultyObjectsOnAServer has a stock server meet objects that its API refuses. It does to them what the findings
+// say: the object of a ClusterIP in another text is removed, one with another name is not found, and at one without
+// spec.parentRef it crashes.
 func TestFaultyObjectsOnAServer(t *testing.T) {
 	etcd := etcdtest.Start(t, "")
 	server := apiservertest.Start(t, apiservertest.Config{Version: apiservertest.Newest, Etcd: etcd.Endpoints(), OwnLoops: true})

@@ -78,8 +78,8 @@ func shownRows(t *testing.T, page string) (rows []string, shown string) {
 	return rows, shown
 }
 
-// findBroken has the page name the words of its findings that go over more than one line: anything in the first three columns, and
-// words without a hyphen in messages.
+// findBroken has the page name the words of its findings that go over more than one line: anything in the first three
+// columns, and words without a hyphen in messages.
 const findBroken = `<script>
 const broken = [];
 for (const cell of document.querySelectorAll("th, td")) {
@@ -130,7 +130,11 @@ func TestPageInBrowser(t *testing.T) {
 	all, shown := shownRows(t, address)
 	var want []string
 	for _, f := range r.Findings {
-		want = append(want, f.Value+" "+objectOf(f))
+		object := f.Namespace + "/" + f.Name
+		if f.Namespace == "" {
+			object = strings.TrimSuffix(f.Kind+" "+f.Name, " "+f.Value)
+		}
+		want = append(want, f.Value+" "+object)
 	}
 	for _, l := range r.Leaks {
 		want = append(want, l.Value+" ")
@@ -173,19 +177,12 @@ func TestPageInBrowser(t *testing.T) {
 // TestPageText has the source, the time, next steps and tooltips, and nothing from elsewhere.
 func TestPageText(t *testing.T) {
 	fixture := etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz")
-	s := &source{snapshot: fixture, prefix: "/registry", mode: modeAuto, program: "rangekeeper", progress: &progress{w: os.Stderr}}
-	a, err := s.audit(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b bytes.Buffer
-	if err := writeAudit(&b, a, a.Report(), formatHTML, s); err != nil {
-		t.Fatal(err)
-	}
-	page := html.UnescapeString(b.String())
+	report := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", fixture)
+	_, text, _ := run(t, "audit", "--etcd-snapshot", fixture, "-o", "html")
+	page := html.UnescapeString(text)
 	for _, want := range []string{
-		"<time>2026-01-02 03:04:05 UTC</time>", "<dd>" + fixture + " of cluster " + string(a.Report().Source.Cluster.UID) + "</dd>", "etcd snapshot, revision ", "110 findings, 62 leaks, 1105 Services",
-		"<pre>rangekeeper explain fd00:10:96::608c</pre>", "<pre>rangekeeper repair --to-file repaired.db</pre>",
+		"<time>2026-01-02 03:04:05 UTC</time>", "<dd>" + fixture + " of cluster " + string(report.Source.Cluster.UID) + "</dd>", "etcd snapshot, revision ", "110 findings, 62 leaks, 1105 Services",
+		"<pre>rangekeeper explain fd00:10:96::608c --etcd-snapshot " + fixture + "</pre>", "<pre>rangekeeper repair --to-file repaired.db --etcd-snapshot " + fixture + "</pre>",
 		"\n10.96.0.1 default/kubernetes", ">default/dup-560, 20", ">default/svc-560, 20", ", keeps it<", ", change or recreate<", "10.96.0.1 to 10.96.4.0: ", "30000 to 30002: ", "fd00:10:96::1 to fd00:10:96::40: ",
 		// Of a Service with a duplicate, the tooltip names all.
 		"\n31634 ",

@@ -16,8 +16,8 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
 
-// TestNodePortsOnAServer has a stock server do with node ports what the runbook says: it records a port once for all protocols, frees it
-// with the first Service that goes, and lets a port outside of its range be changed in place.
+// TestNodePortsOnAServer has a stock server do with node ports what the runbook says: it records a port once for all
+// protocols, frees it with the first Service that goes, and lets a port outside of its range be changed in place.
 func TestNodePortsOnAServer(t *testing.T) {
 	etcd := etcdtest.Start(t, "")
 	server := apiservertest.Start(t, apiservertest.Config{Version: apiservertest.Newest, Etcd: etcd.Endpoints(), OwnLoops: true})

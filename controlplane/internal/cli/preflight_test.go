@@ -26,8 +26,8 @@ func namesOf(r preflight.Report, level preflight.Level) (names []string) {
 	return names
 }
 
-// TestPreflight runs the upgrade of each fixture to the next release. Of the clean ones nothing must be done first; of the
-// damaged ones all findings and leaks are in a check.
+// TestPreflight runs the upgrade of each fixture to the next release. Of the clean ones nothing must be done first; of
+// the damaged ones all findings and leaks are in a check.
 func TestPreflight(t *testing.T) {
 	targets := preflight.Targets()
 	for _, cluster := range etcdtest.FixtureClusters {
@@ -278,8 +278,9 @@ func TestPreflightOverAPI(t *testing.T) {
 	}
 }
 
-// TestPreflightOnServers upgrades a damaged cluster from a stock 1.32 to a stock 1.33. Preflight names the damage; after the
-// remedies that it names, the first repair pass of 1.33 makes the writes that it has announced, and reports nothing else.
+// TestPreflightOnServers upgrades a damaged cluster from a stock 1.32 to a stock 1.33. Preflight names the damage;
+// after the remedies that it names, the first repair pass of 1.33 makes the writes that it has announced, and reports
+// nothing else.
 func TestPreflightOnServers(t *testing.T) {
 	shortenLeakAge(t)
 	older, newer := etcdtest.FixtureClusters[0], etcdtest.FixtureClusters[1]
@@ -383,18 +384,4 @@ func TestPreflightOnServers(t *testing.T) {
 		t.Errorf("after the upgrade: %s", stdout)
 	}
 	runJSON[preflight.Report](t, exitOK, append([]string{"preflight", "--to", "1.34", "--service-cluster-ip-range", older.ClusterIPRange}, source...)...)
-}
-
-// TestEscaped keeps control characters from the terminal, and leaves quotes as they are.
-func TestEscaped(t *testing.T) {
-	for sentence, want := range map[string]string{
-		`starts with "x\x00"`: `starts with "x\x00"`,
-		"a \x1b[31m b\n":      `a \x1b[31m b\n`,
-		`C:\"x"`:              `C:\"x"`,
-		"Grüße":               "Grüße",
-	} {
-		if got := escaped(sentence); got != want {
-			t.Errorf("%q is %s, want %s", sentence, got, want)
-		}
-	}
 }

@@ -3,16 +3,16 @@ package cli
 import (
 	"bufio"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/edit"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/ranges"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
-
-// alreadyFree is of a value that is not recorded, so it need not be released.
-const alreadyFree = "free"
 
 func newRelease(p *Program) *cobra.Command {
 	var force bool
@@ -24,7 +24,7 @@ if it was free already.
 
 ` + p.rangesHelp() + `
 
-` + inUseHelp,
+` + edit.InUseHelp,
 		Example: `  rangekeeper release serviceips 10.96.0.10 10.96.0.11 \
     --endpoints http://127.0.0.1:2379
   rangekeeper release servicenodeports 30080 \
@@ -32,24 +32,30 @@ if it was free already.
 		Args: usage.Arguments,
 	}
 	c.Flags().BoolVar(&force, "force", false, "release a value even if a Service uses it: another Service can get it, too")
-	withStore(c, p, func(c *cobra.Command, args []string, s *store) error {
-		values := make([]rangekeeper.Value, len(args)-1)
-		for i, text := range args[1:] {
-			var err error
-			if values[i], err = rangekeeper.ParseValue(text); err != nil {
+	ranges.Add(c, p.AddLocal, func(c *cobra.Command, args []string, s *ranges.Store) error {
+		var values []rangekeeper.Value
+		for _, text := range args[1:] {
+			value, err := rangekeeper.ParseValue(text)
+			if err != nil {
 				return usage.Error(c, "%v", err)
+			}
+			if !slices.Contains(values, value) {
+				values = append(values, value)
 			}
 		}
 		change := rangekeeper.Edit{Kind: kindOf(force), Clear: values}
-		edited, err := s.changeRange(c.Context(), args[0], changeReleased, change, func(*clusterstate.State) error { return nil })
+		if err := s.Open(c.Context(), false); err != nil {
+			return err
+		}
+		edited, err := edit.Change(c.Context(), s, args[0], edit.ValueReleased, change, func(*clusterstate.State) error { return nil })
 		if err != nil {
 			return err
 		}
 		out := bufio.NewWriter(c.OutOrStdout())
 		for _, one := range edited.Values {
-			what := changeReleased
+			what := edit.ValueReleased
 			if one.Fate == rangekeeper.FateAlreadyClear {
-				what = alreadyFree
+				what = edit.ValueFree
 			}
 			fmt.Fprintln(out, args[0], one.Value, what)
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"time"
 
@@ -13,6 +12,11 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/edit"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/etcdflags"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/ranges"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/screen"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/source"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 	driver "github.com/rangekeeper/rangekeeper/controlplane/repair"
 	"github.com/rangekeeper/rangekeeper/controlplane/snapshotfile"
@@ -22,7 +26,7 @@ import (
 
 // repair is one run of the command.
 type repair struct {
-	source     *source
+	source     *source.Source
 	toFile     string
 	force      bool
 	planTo     string
@@ -32,11 +36,14 @@ type repair struct {
 	passes     uint8
 	interval   time.Duration
 	log        io.Writer
+	// last is the last pass's audit, of the state lastState.
+	last      *audit.Audit
+	lastState *clusterstate.State
 	// leftAlone is the number of values that the last pass left alone, as they or Services changed meanwhile.
 	leftAlone int
 }
 
-func newRepair() *cobra.Command {
+func newRepair(p *Program) *cobra.Command {
 	r := new(repair)
 	c := &cobra.Command{
 		Use:   "repair",
@@ -51,8 +58,12 @@ if no Service is written while the last one is under way.
 Kubernetes 1.33 refuses an address that a bitmap records though no IPAddress object or
 Service has it. --apply clears such an address if a second look finds it a minute later.
 IPAddress objects are repaired in a snapshot, and a missing ServiceCIDR is created if
-bitmaps store its CIDRs, as those of Kubernetes 1.33 do. In a running cluster objects
-are not written, since kube-apiserver repairs them at its start.
+bitmaps store its CIDRs, as those of Kubernetes 1.33 do. In a running cluster they are
+not written, since kube-apiserver repairs them at its start.
+The leases of API servers are deleted from a snapshot, as none of them runs: each writes
+its own when it starts. In a running cluster --apply deletes a lease that never expires,
+and puts the endpoints of the Service kubernetes right, if a second look finds them as
+they were 30 seconds later: a server that lives would have written them.
 
 --plan-to writes the changes to a file for a review, and "--apply --plan FILE" writes
 exactly those, one range after the other, each as a whole, or says what has changed. It
@@ -73,7 +84,7 @@ an owner or kube-apiserver can repair, a value that changed meanwhile, or a leak
 		Args:              usage.Arguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	format := addFormat(c, formatTable, formatWide, formatJSON, formatYAML)
+	format := screen.AddFormat(c, screen.FormatTable, screen.FormatWide, screen.FormatJSON, screen.FormatYAML)
 	f := c.Flags()
 	f.StringVar(&r.toFile, "to-file", "", "with --etcd-snapshot: write the repaired snapshot to this new file, compressed if its name ends in .gz, in lower case")
 	f.BoolVar(&r.force, "force", false, "with --to-file and --plan-to: replace the file if it exists")
@@ -88,10 +99,10 @@ an owner or kube-apiserver can repair, a value that changed meanwhile, or a leak
 		c.MarkFlagFilename(file)
 	}
 	usage.CompleteNothing(c, "passes", "interval")
-	r.source = withSource(c, func(c *cobra.Command, _ []string, _ *source) error {
+	r.source = source.Add(c, func(c *cobra.Command, _ []string, _ *source.Source) error {
 		r.log = c.ErrOrStderr()
 		if !r.cleanLeaks { // then only addresses that a bitmap records alone may need a second pass
-			r.passes, r.interval = 2, leakAge
+			r.passes, r.interval = 2, edit.LeakAge
 		}
 		plan, runErr := r.run(c.Context())
 		if plan == nil {
@@ -99,15 +110,17 @@ an owner or kube-apiserver can repair, a value that changed meanwhile, or a leak
 		}
 		// If a later pass fails, the plan reports the writes of the earlier ones.
 		var err error
-		if *format == formatTable || *format == formatWide {
-			screen := newScreen(c.OutOrStdout(), *format == formatWide)
-			planScreen(screen, plan, r)
-			err = screen.writeTo(c.OutOrStdout())
+		if *format == screen.FormatTable || *format == screen.FormatWide {
+			shown := screen.New(c.OutOrStdout(), *format == screen.FormatWide)
+			steps, page := r.source.PlanSteps(plan, r.planTo, r.toFile)
+			shown.Plan(plan, steps, page, r.source.Program)
+			err = shown.Print(c.OutOrStdout())
 		} else {
-			err = writeDocument(c.OutOrStdout(), plan, *format)
+			err = screen.WriteDocument(c.OutOrStdout(), plan, *format)
 		}
 		return foundIf(r.leaves(plan), errors.Join(runErr, err))
 	})
+	r.source.Linked, r.source.ForServers = p.Linked, true
 	usage.OneOf(c, "etcd-snapshot", "endpoints")
 	usage.AddRule(c, func([]string) error { return r.check(c) })
 	return c
@@ -119,15 +132,15 @@ func (r *repair) leaves(plan *audit.Plan) bool { return r.leftAlone > 0 || plan.
 // check refuses flags that do not go together.
 func (r *repair) check(c *cobra.Command) error {
 	switch {
-	case r.toFile != "" && r.source.online():
+	case r.toFile != "" && r.source.Online():
 		return usage.Error(c, "--to-file is for --etcd-snapshot")
 	case r.toFile == snapshotfile.Stdin || r.planTo == snapshotfile.Stdin:
 		return usage.Error(c, "--to-file and --plan-to name a new file; nothing is written to the standard output")
-	case r.toFile != "" && r.source.snapshot == snapshotfile.Stdin:
+	case r.toFile != "" && r.source.File() == snapshotfile.Stdin:
 		return usage.Error(c, "--to-file needs the name of a file in --etcd-snapshot, which is read twice")
 	case r.force && r.toFile == "" && r.planTo == "":
 		return usage.Error(c, "--force is for --to-file and --plan-to")
-	case r.planTo != "" && !r.source.online():
+	case r.planTo != "" && !r.source.Online():
 		return usage.Error(c, "--plan-to is for --endpoints")
 	case r.planTo != "" && r.apply:
 		return usage.Error(c, "--plan-to and --apply exclude each other")
@@ -137,7 +150,7 @@ func (r *repair) check(c *cobra.Command) error {
 		return usage.Error(c, "--plan %s is no regular file: the journal is written beside it", r.planFile)
 	case r.planFile != "" && r.cleanLeaks:
 		return usage.Error(c, "--plan and --clean-leaks exclude each other: the plan says which leaks are cleaned")
-	case r.apply && !r.source.online():
+	case r.apply && !r.source.Online():
 		return usage.Error(c, "--apply is for --endpoints; --to-file writes a repaired snapshot")
 	case r.cleanLeaks && !r.apply && r.planTo == "":
 		return usage.Error(c, "--clean-leaks is for --apply and --plan-to")
@@ -145,8 +158,8 @@ func (r *repair) check(c *cobra.Command) error {
 		return usage.Error(c, "--passes and --interval are for --apply --clean-leaks")
 	case r.passes < 2: // a leak is cleaned in a later pass than the first that finds it
 		return usage.Error(c, "--passes is at least 2, not %d", r.passes)
-	case r.interval < leakAge:
-		return usage.Error(c, "--interval is at least %s, as a Service that is being created has its value before it is written; not %s", leakAge, r.interval)
+	case r.interval < edit.LeakAge:
+		return usage.Error(c, "--interval is at least %s, as a Service that is being created has its value before it is written; not %s", edit.LeakAge, r.interval)
 	}
 	return nil
 }
@@ -159,16 +172,23 @@ func (r *repair) run(ctx context.Context) (*audit.Plan, error) {
 		return r.planForReview(ctx)
 	case r.planFile != "":
 		return r.applyPlan(ctx)
-	case r.source.online():
-		return r.online(ctx)
+	case r.source.Online():
+		plan, err := r.online(ctx)
+		if plan != nil {
+			r.reportUnseen(r.last)
+		}
+		if err == nil && r.apply {
+			err = r.repairServers(ctx, plan)
+		}
+		return plan, err
 	}
-	state, err := r.source.read(ctx, 0)
+	state, err := r.source.Read(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
-	o := r.source.auditOptions(state)
+	o := r.source.AuditOptions(state)
 	o.CleansLeaks = true
-	a, err := r.source.auditWith(state, o)
+	a, err := r.source.AuditWith(state, o)
 	if err != nil {
 		return nil, err
 	}
@@ -176,8 +196,13 @@ func (r *repair) run(ctx context.Context) (*audit.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.reportUnseen(a)
 	if r.toFile != "" {
-		if err := r.writeSnapshot(ctx, state, a); err != nil {
+		values, err := a.NewValues(time.Now())
+		if err != nil {
+			return nil, r.source.Explain(err)
+		}
+		if err := r.source.WriteRepaired(ctx, state, values, r.toFile, r.force); err != nil {
 			return nil, err
 		}
 		plan.SetApplied()
@@ -185,30 +210,10 @@ func (r *repair) run(ctx context.Context) (*audit.Plan, error) {
 	return plan, nil
 }
 
-func (r *repair) writeSnapshot(ctx context.Context, state *clusterstate.State, a *audit.Audit) error {
-	values, err := a.NewValues(time.Now())
-	if err != nil {
-		return r.source.explain(err)
-	}
-	defer r.source.progress.end()
-	_, err = snapshotfile.WriteRepaired(ctx, r.source.snapshot, r.toFile, values, snapshotfile.WriteOptions{
-		Options: snapshotfile.Options{
-			SkipHashCheck: r.source.skipHashCheck,
-			Progress:      r.source.progress.start("writing " + r.toFile),
-		},
-		Revision:  state.Revision,
-		Overwrite: r.force,
-	})
-	if errors.Is(err, fs.ErrExist) && !r.force {
-		err = fmt.Errorf("%w; --force replaces it", err)
-	}
-	return err
-}
-
 func (r *repair) online(ctx context.Context) (*audit.Plan, error) {
-	passes, remember := r.passes, rangekeeper.NewPasses
+	passes, remember := r.passes, rangekeeper.NewLeakTracker
 	if !r.cleanLeaks {
-		remember = rangekeeper.NewPassesKeepingLeaks
+		remember = rangekeeper.NewLeakTrackerKeepingLeaks
 	}
 	if !r.apply { // the one pass shows what all of them would clear
 		passes = 1
@@ -218,10 +223,10 @@ func (r *repair) online(ctx context.Context) (*audit.Plan, error) {
 		return nil, err
 	}
 	defer known.Close()
-	ranges, err := r.openRanges(ctx)
+	opened, err := r.openRanges(ctx)
 	defer func() {
-		for _, k := range ranges {
-			closeRange(k.Store) // nothing of it is under way
+		for _, k := range opened {
+			ranges.CloseRange(k.Store) // nothing of it is under way
 		}
 	}()
 	if err != nil {
@@ -230,7 +235,7 @@ func (r *repair) online(ctx context.Context) (*audit.Plan, error) {
 	var before *audit.Plan
 	for n := uint8(1); ; n++ {
 		r.leftAlone = 0
-		plan, err := r.pass(ctx, known, ranges, r.cleanLeaks || n > 1)
+		plan, err := r.pass(ctx, known, opened, r.cleanLeaks || n > 1)
 		if plan == nil {
 			return before, err
 		}
@@ -247,7 +252,7 @@ func (r *repair) online(ctx context.Context) (*audit.Plan, error) {
 		}
 		before = plan
 		if r.cleanLeaks {
-			fmt.Fprintf(r.log, "rangekeeper: pass %d of %d: %s; the next one in %s\n", n, passes, count(len(plan.Leaks), "leak"), r.interval)
+			fmt.Fprintf(r.log, "rangekeeper: pass %d of %d: %s; the next one in %s\n", n, passes, screen.Count(len(plan.Leaks), "leak"), r.interval)
 		} else {
 			fmt.Fprintf(r.log, "rangekeeper: waiting %.0f s to look again: only a bitmap records %s, and a request that creates a Service may be under way\n",
 				r.interval.Seconds(), addresses(alone))
@@ -260,6 +265,75 @@ func (r *repair) online(ctx context.Context) (*audit.Plan, error) {
 	}
 }
 
+// readRunning reads and audits the running cluster. check comes before all that depends on the cluster. Leaks are
+// cleaned only with --clean-leaks, and else what a bitmap records alone; keepsLeaks is for a plan that is made.
+func (r *repair) readRunning(ctx context.Context, at int64, keepsLeaks bool, check func(*clusterstate.State) error) (*clusterstate.State, *audit.Audit, error) {
+	state, err := r.source.Read(ctx, at)
+	if err == nil {
+		err = check(state)
+	}
+	if err == nil {
+		err = r.source.Explain(state.CheckReadable())
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	o := r.source.AuditOptions(state)
+	o.CleansLeaks, o.KeepsLeaks = r.cleanLeaks, keepsLeaks
+	audited, err := r.source.AuditWith(state, o)
+	return state, audited, err
+}
+
+// planForReview writes what a repair of the running cluster changes to a file.
+func (r *repair) planForReview(ctx context.Context) (*audit.Plan, error) {
+	state, audited, err := r.readRunning(ctx, 0, !r.cleanLeaks, func(*clusterstate.State) error { return nil })
+	if err != nil {
+		return nil, err
+	}
+	plan, err := audited.Plan()
+	if err != nil {
+		return nil, err
+	}
+	if err := edit.WritePlan(r.planTo, r.force, state, plan, r.log); err != nil {
+		return nil, err
+	}
+	return plan, nil
+}
+
+// applyPlan writes exactly what a plan says, range by range, or nothing. It returns what that has repaired.
+func (r *repair) applyPlan(ctx context.Context) (_ *audit.Plan, err error) {
+	reviewed, err := edit.OpenPlan(r.planFile, r.log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = reviewed.End(err) }()
+	stored, err := r.source.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.cleanLeaks = reviewed.Clears()
+	var before *audit.Audit
+	err = reviewed.Apply(ctx, stored, func(ctx context.Context, at int64) (*clusterstate.State, error) {
+		state, audited, err := r.readRunning(ctx, at, false, reviewed.CheckCluster)
+		if at == 0 { // a look, which is before all writes
+			before = audited
+		}
+		return state, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := before.RecordChosen(reviewed.Changed()); err != nil {
+		return nil, err
+	}
+	plan, err := before.Plan()
+	if err != nil {
+		return nil, err
+	}
+	plan.SetApplied()
+	return plan, nil
+}
+
 // reportLeft says what stays in bitmaps after the last pass: leaks, and addresses that only a bitmap records.
 func (r *repair) reportLeft(leaks int, alone []string) {
 	const again = "not known to have stayed %s over all passes; run the command again"
@@ -268,7 +342,7 @@ func (r *repair) reportLeft(leaks int, alone []string) {
 		if r.cleanLeaks {
 			reason = fmt.Sprintf(again, "leaked")
 		}
-		fmt.Fprintf(r.log, "rangekeeper: %s left: %s\n", count(leaks, "leak"), reason)
+		fmt.Fprintf(r.log, "rangekeeper: %s left: %s\n", screen.Count(leaks, "leak"), reason)
 	}
 	if len(alone) > 0 {
 		fmt.Fprintf(r.log, "rangekeeper: %s left, which only a bitmap records: %s\n", addresses(alone), fmt.Sprintf(again, "so"))
@@ -295,48 +369,50 @@ func (r *repair) openRanges(ctx context.Context) ([]repairRange, error) {
 	if !r.apply {
 		return nil, nil
 	}
-	client, err := r.source.connect(ctx)
+	stored, err := r.source.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
 	grace := max(time.Duration(r.passes-1)*r.interval, 1) // a leak is as old as that in the last pass
-	var ranges []repairRange
-	for _, name := range bitmapNames {
-		values, err := storedRange(ctx, client, r.source.prefix, name)
+	var opened []repairRange
+	for _, name := range ranges.Names {
+		values, err := stored.Stored(ctx, name)
 		if errors.Is(err, rangekeeper.ErrNotInitialised) {
 			continue
 		}
 		if err != nil {
-			return ranges, err
+			return opened, err
 		}
-		opened, err := openRange(client, r.source.prefix, name, values, grace)
+		one, err := stored.OpenRange(name, values, grace)
 		if err != nil {
-			return ranges, err
+			return opened, err
 		}
-		ranges = append(ranges, repairRange{name, opened})
+		opened = append(opened, repairRange{name, one})
 	}
-	return ranges, nil
+	return opened, nil
 }
 
-// pass reads the state, audits it and, with --apply, writes what changes. Where it may clear something it needs Services.
-func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges []repairRange, clears bool) (*audit.Plan, error) {
+// pass reads the state, audits it and, with --apply, writes what changes. Where it may clear something it needs
+// Services.
+func (r *repair) pass(ctx context.Context, known *rangekeeper.LeakTracker, opened []repairRange, clears bool) (*audit.Plan, error) {
 	var read []audit.ReadRange
-	driven := make([]driver.Range, len(ranges))
-	for i, k := range ranges {
+	driven := make([]driver.Range, len(opened))
+	for i, k := range opened {
 		driven[i] = timedRange{k.Store}
 		read = append(read, audit.ReadRange{Name: k.name, Range: k.Range().String()})
 	}
 	var audited *audit.Audit
-	outcomes, err := driver.Drive(ctx, known, driven, !r.apply, func(pass *rangekeeper.Pass, at int64) (*rangekeeper.Report, rangekeeper.ServiceList, error) {
-		state, err := r.source.read(ctx, at)
+	outcomes, err := driver.Drive(ctx, known, driven, !r.apply, func(pass *rangekeeper.RepairPass, at int64) (*rangekeeper.Report, rangekeeper.ServiceList, error) {
+		state, err := r.source.Read(ctx, at)
 		if err != nil {
 			return nil, rangekeeper.ServiceList{}, err
 		}
-		o := r.source.auditOptions(state)
+		o := r.source.AuditOptions(state)
 		o.CleansLeaks, o.Read, o.Pass = clears, read, pass
-		if audited, err = r.source.auditWith(state, o); err != nil {
+		if audited, err = r.source.AuditWith(state, o); err != nil {
 			return nil, rangekeeper.ServiceList{}, err
 		}
+		r.last, r.lastState = audited, state
 		return audited.Core(), rangekeeper.ServiceList{Revision: state.Revision, Guards: true}, nil
 	})
 	if outcomes == nil {
@@ -345,10 +421,10 @@ func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges []r
 	if err != nil {
 		err = fmt.Errorf("%w (some ranges may be repaired; run the command again)", err)
 	}
-	for i, k := range ranges {
+	for i, k := range opened {
 		if changed := outcomes[i].Changed; changed > 0 {
 			r.leftAlone += changed
-			fmt.Fprintf(r.log, "rangekeeper: %s of %s left alone, as they or Services changed meanwhile; run the command again\n", count(changed, "value"), k.name)
+			fmt.Fprintf(r.log, "rangekeeper: %s of %s left alone, as they or Services changed meanwhile; run the command again\n", screen.Count(changed, "value"), k.name)
 		}
 	}
 	plan, planErr := audited.Plan()
@@ -367,23 +443,23 @@ func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges []r
 // timedRange is a range whose operations have the time of an operation each.
 type timedRange struct{ driver.Range }
 
-func (t timedRange) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (rangekeeper.State, bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+func (t timedRange) ReadForPass(ctx context.Context, pass *rangekeeper.RepairPass) (rangekeeper.View, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, ranges.OperationTimeout)
 	defer cancel()
 	view, needsFence, err := t.Range.ReadForPass(ctx, pass)
-	return view, needsFence, unreachable(err)
+	return view, needsFence, etcdflags.Explained(err)
 }
 
-func (t timedRange) Fence(ctx context.Context, pass *rangekeeper.Pass, before *etcdstore.Look) (*etcdstore.Look, error) {
+func (t timedRange) Fence(ctx context.Context, pass *rangekeeper.RepairPass, before *etcdstore.Look) (*etcdstore.Look, error) {
 	look, err := t.Range.Fence(ctx, pass, before)
-	return look, unreachable(err)
+	return look, etcdflags.Explained(err)
 }
 
-func (t timedRange) Repair(ctx context.Context, pass *rangekeeper.Pass, look *etcdstore.Look, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
-	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+func (t timedRange) Repair(ctx context.Context, pass *rangekeeper.RepairPass, look *etcdstore.Look, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
+	ctx, cancel := context.WithTimeout(ctx, ranges.OperationTimeout)
 	defer cancel()
 	repaired, err := t.Range.Repair(ctx, pass, look, listed)
-	return repaired, unreachable(err)
+	return repaired, etcdflags.Explained(err)
 }
 
 // isSpecial reports whether a path is of a pipe, a device or a folder.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"math/big"
@@ -30,6 +31,9 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/edit"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/screen"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/source"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
@@ -154,8 +158,8 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// TestApplyToDualWrite repairs the bitmaps of a cluster that 1.33 has written, and compares them with what a stock 1.32 stores when
-// it takes over the cluster.
+// TestApplyToDualWrite repairs the bitmaps of a cluster that 1.33 has written, and compares them with what a stock 1.32
+// stores when it takes over the cluster.
 func TestApplyToDualWrite(t *testing.T) {
 	damaged := etcdtest.Fixture(etcdtest.DualWrite, "drift.db.gz")
 	stock, ours := etcdtest.Start(t, damaged), etcdtest.Start(t, damaged)
@@ -329,8 +333,8 @@ func (r *repair) runWith(t *testing.T, e *embedded.Etcd, before func(context.Con
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.source = &source{client: client, mode: modeAuto, progress: &progress{w: t.Output()}}
-	defer r.source.close()
+	r.source = &source.Source{Client: client}
+	defer r.source.Close()
 	return r.run(t.Context())
 }
 
@@ -366,9 +370,11 @@ func TestOneRangeFails(t *testing.T) {
 	if lost == 0 || leaks == 0 {
 		t.Errorf("%d findings and %d leaks of the failed range", lost, leaks)
 	}
-	rows := slices.DeleteFunc(planRows(plan), func(row planRow) bool { return row.repair != repairFailed })
-	if len(rows) != lost {
-		t.Errorf("%d rows of %d findings", len(rows), lost)
+	var text strings.Builder
+	shown := screen.New(&text, true)
+	shown.Plan(plan, nil, "", "rangekeeper")
+	if err := shown.Print(&text); err != nil || !strings.Contains(text.String(), fmt.Sprintf("\nFailed: %d\n", lost)) {
+		t.Errorf("%v, %s\nwant %d failed", err, text.String(), lost)
 	}
 }
 
@@ -606,8 +612,8 @@ func TestServiceCIDRNotStored(t *testing.T) {
 	}
 }
 
-// TestMissingServiceCIDRInEtcd audits a running etcd whose bitmaps store the CIDRs of the missing object: ClusterIPs are compared with
-// objects, as they are with it, and nothing is to be written for it.
+// TestMissingServiceCIDRInEtcd audits a running etcd whose bitmaps store the CIDRs of the missing object: ClusterIPs
+// are compared with objects, as they are with it, and nothing is to be written for it.
 func TestMissingServiceCIDRInEtcd(t *testing.T) {
 	snapshot, _ := withoutServiceCIDR(t, etcdtest.DualWrite)
 	report := func(path string) *audit.Report {
@@ -625,7 +631,7 @@ func TestMissingServiceCIDRInEtcd(t *testing.T) {
 // shortenLeakAge has a value leaked for long enough after a millisecond.
 func shortenLeakAge(t *testing.T) {
 	t.Helper()
-	before := leakAge
-	leakAge = time.Millisecond
-	t.Cleanup(func() { leakAge = before })
+	before := edit.LeakAge
+	edit.LeakAge = time.Millisecond
+	t.Cleanup(func() { edit.LeakAge = before })
 }

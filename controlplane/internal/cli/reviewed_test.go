@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/edit"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
 
@@ -23,7 +24,7 @@ func TestReviewedPlan(t *testing.T) {
 	etcd := []string{"--endpoints", e.Endpoints()[0]}
 	with := func(args ...string) []string { return append(args, etcd...) }
 	file := filepath.Join(t.TempDir(), "plan.json")
-	journal := file + journalSuffix
+	journal := file + edit.JournalSuffix
 	before := runJSON[audit.Report](t, exitFound, with("audit")...)
 	apply := with("repair", "--apply", "--plan", file)
 	refused := func(words ...string) {
@@ -43,7 +44,7 @@ func TestReviewedPlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	runFails(t, exitInput, []string{link, "is not a regular file"}, with("repair", "--plan-to", link, "--force", "-o", "json")...)
-	plan, err := readChanges(file, kindReviewedPlan)
+	plan, err := edit.ReadDocument(file, edit.KindReviewedPlan)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,17 +64,17 @@ func TestReviewedPlan(t *testing.T) {
 	}
 	other := *plan
 	other.Cluster.Etcd++
-	if err := other.create(file, true); err != nil {
+	if err := other.Create(file, true); err != nil {
 		t.Fatal(err)
 	}
 	runFails(t, exitInput, []string{"another cluster", "the id of its etcd cluster"}, apply...)
-	if err := plan.create(file, true); err != nil {
+	if err := plan.Create(file, true); err != nil {
 		t.Fatal(err)
 	}
 
 	written := runJSON[audit.Plan](t, exitFound, apply...)
 	checkStored(t, etcdtest.SingleStack, "repaired3", readEtcd(t, e.Client()))
-	if !written.Applied || !slices.Equal(written.Ranges[0].Set, ports.setValues()) || !slices.Equal(written.Ranges[0].Clear, ports.Clear) {
+	if !written.Applied || !slices.Equal(written.Ranges[0].Set, ports.SetValues()) || !slices.Equal(written.Ranges[0].Clear, ports.Clear) {
 		t.Errorf("%+v, want %+v", written.Ranges, ports)
 	}
 	runFails(t, exitInput, []string{journal, "applied already, to the cluster whose Namespace kube-system has the UID " + before.Source.Cluster.UIDText()}, apply...)
@@ -102,27 +103,27 @@ func TestReviewedPlan(t *testing.T) {
 	}
 
 	old := *plan
-	old = withOutcome(old, outcomeUnknown, 0)
+	old = withOutcome(old, edit.OutcomeUnknown, 0)
 	old.Time = time.Now().Add(-25 * time.Hour)
-	if err := old.create(journal, true); err != nil {
+	if err := old.Create(journal, true); err != nil {
 		t.Fatal(err)
 	}
 	runFails(t, exitInput, []string{"25h0m0s old"}, with("undo", journal)...)
 	old.Time, old.Revision = time.Now(), 1<<40
-	if err := old.create(journal, true); err != nil {
+	if err := old.Create(journal, true); err != nil {
 		t.Fatal(err)
 	}
 	runFails(t, exitInput, []string{"it was restored from an older state since; nothing was written"}, with("undo", journal)...)
-	if err := os.WriteFile(journal+undoneSuffix, nil, 0o600); err != nil {
+	if err := os.WriteFile(journal+edit.UndoneSuffix, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	runFails(t, exitInput, []string{journal + undoneSuffix + ": is of an earlier undo"}, with("undo", journal)...)
+	runFails(t, exitInput, []string{journal + edit.UndoneSuffix + ": is of an earlier undo"}, with("undo", journal)...)
 	runFails(t, exitInput, []string{"--plan /dev/null is no regular file"}, with("repair", "--apply", "--plan", os.DevNull)...)
 	runFails(t, exitInput, []string{"is rangekeeper/v1 ReviewedPlan"}, with("undo", file)...)
 }
 
-// TestPlanOfValueInUseAgain frees a value of a plan and records it again while the plan is applied, as servers do that create a
-// Service. Only a value that stays recorded is cleared.
+// TestPlanOfValueInUseAgain frees a value of a plan and records it again while the plan is applied, as servers do that
+// create a Service. Only a value that stays recorded is cleared.
 func TestPlanOfValueInUseAgain(t *testing.T) {
 	shortenLeakAge(t)
 	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz"))

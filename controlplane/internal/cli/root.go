@@ -8,13 +8,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -22,16 +20,16 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/edit"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/etcdflags"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/ranges"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/screen"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/source"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/version"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
-
-const version = "0.1.0"
-
-// commit is set by the linker: -X .../internal/cli.commit=...
-var commit string
 
 // The exit codes of all commands.
 const (
@@ -86,18 +84,25 @@ type Program struct {
 	About string
 	// Commands returns those that only this program has.
 	Commands func() []*cobra.Command
-	// Unreachable and Failed are errors of what only this program has: a store is in use by another process, a server failed.
+	// Unreachable and Failed are errors of what only this program has: a store is in use by another process, a server
+	// failed.
 	Unreachable, Failed []error
-	// ReadSQLite is [clusterstate.ReadSQLite], for which the program links SQLite; nil if it does not.
-	ReadSQLite func(ctx context.Context, path string, o clusterstate.Options) (*clusterstate.State, error)
+	// Linked is what only some programs link.
+	Linked source.Linked
 	// AddLocal adds the flags of the store in this process to a command; nil if the program has none.
-	AddLocal func(c *cobra.Command) LocalStore
+	AddLocal func(c *cobra.Command) ranges.Local
 	// StoreHelp ends the sentence "It is kept in the etcd at --endpoints".
 	StoreHelp string
 }
 
-// Main runs the command of these arguments, and ends the process. SIGINT and SIGTERM end the command in order; a second one
-// ends the process at once.
+// rangesHelp says where the RANGE of a command is.
+func (p *Program) rangesHelp() string {
+	return `RANGE is serviceips, secondaryserviceips or servicenodeports. It is kept in the etcd
+at --endpoints` + p.StoreHelp + "."
+}
+
+// Main runs the command of these arguments, and ends the process. SIGINT and SIGTERM end the command in order; a second
+// one ends the process at once.
 func (p *Program) Main(args []string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 1)
@@ -113,7 +118,7 @@ func (p *Program) Main(args []string) {
 // Run runs one command and returns the exit code. Data go to stdout, all else to
 // stderr.
 func (p *Program) Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	stderr = messages{stderr, p.Name}
+	stderr = screen.Messages{Writer: stderr, Program: p.Name}
 	root := newRoot(p, stdout, stderr)
 	root.SetArgs(args)
 	switch err := root.ExecuteContext(ctx); {
@@ -139,9 +144,9 @@ func (p *Program) exitCode(err error) int {
 		return exitInterrupted
 	case is(clusterstate.ErrUnreachable), is(clusterstate.ErrAPIUnreachable), slices.ContainsFunc(p.Unreachable, is):
 		return exitUnreachable
-	case is(audit.ErrNone), isForbidden(err):
+	case is(audit.ErrNone), is(rangekeeper.ErrNotInitialised), isForbidden(err):
 		return exitNone
-	case slices.ContainsFunc([]error{rangekeeper.ErrFull, rangekeeper.ErrAlreadyAllocated, errInUse, errBusy, errChanged, etcdstore.ErrDeferred, etcdstore.ErrRestored}, is), slices.ContainsFunc(p.Failed, is):
+	case slices.ContainsFunc([]error{rangekeeper.ErrFull, rangekeeper.ErrAlreadyAllocated, edit.ErrInUse, edit.ErrBusy, edit.ErrChanged, edit.ErrOtherRun, errTooFew, errNotPrinted, etcdstore.ErrDeferred, etcdstore.ErrRestored}, is), slices.ContainsFunc(p.Failed, is):
 		return exitFound
 	default:
 		return exitInput
@@ -175,7 +180,7 @@ another source.
 ` + etcdflags.EnvironmentHelp + `
 
 ` + exitCodesHelp,
-		Version:       versionText() + ", " + rangekeeper.BackEnd,
+		Version:       version.Text() + ", " + rangekeeper.BackEnd,
 		Args:          usage.Subcommands,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 		SilenceErrors: true,
@@ -186,7 +191,7 @@ another source.
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(usage.FlagError)
-	root.AddCommand(newAudit(p), newRepair(), newUndo(), newShow(p), newExplain(p), newFree(p), newPreflight(p),
+	root.AddCommand(newAudit(p), newRepair(p), newUndo(), newShow(p), newExplain(p), newFree(p), newPreflight(p),
 		newInit(p), newAllocate(p), newRelease(p), newWatch(p), newVersion())
 	if p.Commands != nil {
 		root.AddCommand(p.Commands()...)
@@ -194,7 +199,7 @@ another source.
 	call(root, p.Name)
 	root.InitDefaultCompletionCmd()
 	// As kubectl, help keeps to the width of a terminal, and has one line for each flag elsewhere.
-	width := helpWidth(stdout)
+	width := screen.TerminalWidth(stdout)
 	if width > 0 {
 		root.SetUsageFunc(wrappedUsage(root.UsageFunc(), width))
 		for _, c := range append(root.Commands(), root) {
@@ -219,8 +224,9 @@ another source.
 	return root
 }
 
-// wrappedUsage is a usage with the help of flags at the width of a terminal. Cobra has templates for it, with which text/template
-// would be linked: it calls methods by name, so that the linker keeps all exported methods of the program.
+// wrappedUsage is a usage with the help of flags at the width of a terminal. Cobra has templates for it, with which
+// text/template would be linked: it calls methods by name, so that the linker keeps all exported methods of the
+// program.
 func wrappedUsage(print func(*cobra.Command) error, width int) func(*cobra.Command) error {
 	return func(c *cobra.Command) error {
 		out := c.OutOrStderr()
@@ -235,19 +241,11 @@ func wrappedUsage(print func(*cobra.Command) error, width int) func(*cobra.Comma
 		narrow := c.LocalFlags().FlagUsagesWrapped(width - 5) // pflag takes up to 5 columns more
 		shown := strings.Replace(text.String(), strings.TrimSpace(wide), strings.TrimSpace(narrow), 1)
 		if at := strings.LastIndex(shown, "\nUse \""); at >= 0 { // the hint at the end
-			shown = shown[:at+1] + strings.Join(wrapped(shown[at+1:], width, 0), "\n")
+			shown = shown[:at+1] + strings.Join(screen.Wrapped(shown[at+1:], width, 0), "\n")
 		}
 		_, err = io.WriteString(out, shown)
 		return err
 	}
-}
-
-// helpWidth is the width of flags' help, 0 where there is no terminal.
-func helpWidth(w io.Writer) int {
-	if s := newScreen(w, false); s.breaksRows {
-		return s.width
-	}
-	return 0
 }
 
 // reflowed breaks the paragraphs of a text at a width. Those that are indented or have a table stay as they are.
@@ -255,7 +253,7 @@ func reflowed(text string, width int) string {
 	paragraphs := strings.Split(text, "\n\n")
 	for i, p := range paragraphs {
 		if !strings.Contains("\n"+p, "\n ") && !strings.Contains("\n"+p, "\n\t") {
-			paragraphs[i] = strings.Join(wrapped(strings.ReplaceAll(p, "\n", " "), width, 0), "\n")
+			paragraphs[i] = strings.Join(screen.Wrapped(strings.ReplaceAll(p, "\n", " "), width, 0), "\n")
 		}
 	}
 	return strings.Join(paragraphs, "\n\n")
@@ -267,22 +265,6 @@ func call(root *cobra.Command, program string) {
 	for _, c := range root.Commands() {
 		c.Example = strings.ReplaceAll(c.Example, "  rangekeeper ", "  "+program+" ")
 	}
-}
-
-// versionText has the commit where it is known: `go install MODULE@VERSION` does not record one.
-func versionText() string {
-	revision := commit
-	if info, ok := debug.ReadBuildInfo(); ok && revision == "" {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				revision = s.Value
-			}
-		}
-	}
-	if revision == "" {
-		return version
-	}
-	return version + " (commit " + revision + ")"
 }
 
 // VersionLine is what the command version prints.
@@ -298,31 +280,4 @@ func newVersion() *cobra.Command {
 			return err
 		},
 	}
-}
-
-// withAPISource is withSource for a command that can read the Kubernetes API as well.
-func withAPISource(c *cobra.Command, p *Program, run func(c *cobra.Command, args []string, s *source) error) *source {
-	if c.Flags().Lookup("namespace") == nil {
-		c.Flags().StringP("namespace", "n", "", "without effect, as in kubectl for what is in no namespace")
-		c.Flags().BoolP("all-namespaces", "A", false, "without effect, as --namespace")
-		usage.CompleteNothing(c, "namespace")
-	}
-	s := withSource(c, run)
-	s.addAPIFlags(c, p)
-	return s
-}
-
-// withSource returns a command its source: run is called with it, and it is closed.
-func withSource(c *cobra.Command, run func(c *cobra.Command, args []string, s *source) error) *source {
-	s := new(source)
-	others := map[string]bool{} // flags of the command itself
-	c.Flags().VisitAll(func(f *pflag.Flag) { others[f.Name] = true })
-	s.addFlags(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		s.remember(c, others)
-		s.progress = newProgress(c.ErrOrStderr())
-		defer s.close()
-		return nameStore(&s.connection, run(c, args, s))
-	}
-	return s
 }

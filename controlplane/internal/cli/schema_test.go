@@ -14,6 +14,8 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/edit"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/source"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
 
@@ -68,8 +70,8 @@ func validateAll(t *testing.T, documents string) (kind string) {
 	return kind
 }
 
-// TestDocumentsFollowSchemas makes a document of each kind, which run validates as in all tests, and some with mistakes that a
-// schema has to find.
+// TestDocumentsFollowSchemas makes a document of each kind, which run validates as in all tests, and some with mistakes
+// that a schema has to find.
 func TestDocumentsFollowSchemas(t *testing.T) {
 	seen := map[string]int{}
 	check := func(documents string) { seen[validateAll(t, documents)]++ }
@@ -98,7 +100,7 @@ func TestDocumentsFollowSchemas(t *testing.T) {
 	}
 	// As over the Kubernetes API.
 	unseen, err := audit.New(&clusterstate.State{Unseen: &clusterstate.Unseen{NodePortRange: audit.DefaultNodePortRange}, Services: make([]corev1.Service, 1)}, audit.Options{
-		Source: &audit.Source{Type: kindAPI, Name: "https://127.0.0.1:6443", Context: "admin", Revision: 7},
+		Source: &audit.Source{Type: audit.FromAPI, Name: "https://127.0.0.1:6443", Context: "admin", Revision: 7},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -116,18 +118,20 @@ func TestDocumentsFollowSchemas(t *testing.T) {
 			t.Errorf("nothing is unknown in %s", text)
 		}
 	}
-	reviewed := changes{APIVersion: audit.APIVersion, Kind: kindReviewedPlan, Cluster: clusterstate.Identity{Prefix: "/registry"}, Revision: 7, Ranges: []rangeChanges{
-		{Name: "servicenodeports", Range: "30000-32767", Set: []usedValue{{"30001", []string{"default/web"}}}, Clear: []string{"30002"}},
+	reviewed := edit.Changes{APIVersion: audit.APIVersion, Kind: edit.KindReviewedPlan, Cluster: clusterstate.Identity{Prefix: "/registry"}, Revision: 7, Ranges: []edit.RangeChanges{
+		{Name: "servicenodeports", Range: "30000-32767", Set: []edit.UsedValue{{Value: "30001", Services: []string{"default/web"}}}, Clear: []string{"30002"}},
 	}}
-	unknown, written := withOutcome(reviewed, outcomeUnknown, 0), withOutcome(reviewed, outcomeWritten, 8)
-	for _, c := range []changes{reviewed, unknown, written} {
+	unknown, written := withOutcome(reviewed, edit.OutcomeUnknown, 0), withOutcome(reviewed, edit.OutcomeWritten, 8)
+	for _, c := range []edit.Changes{reviewed, unknown, written} {
 		document, err := json.Marshal(c)
 		if err != nil {
 			t.Fatal(err)
 		}
 		check(string(document))
 	}
-	undo, err := json.Marshal(undoReport{APIVersion: audit.APIVersion, Kind: kindUndo, Source: sourceOf(kindEtcd, "http://127.0.0.1:2379", &clusterstate.State{Revision: 6}), WrittenRevision: 7, Values: []undoneValue{{"servicenodeports", "30001", kept("used by default/web")}}})
+	kept := edit.UndoneValue{Range: "servicenodeports", Value: "30001"}
+	kept.Result, kept.Reason = edit.ValueKept, "used by default/web"
+	undo, err := json.Marshal(undoReport{APIVersion: audit.APIVersion, Kind: kindUndo, Source: source.About(audit.FromEtcd, "http://127.0.0.1:2379", &clusterstate.State{Revision: 6}), WrittenRevision: 7, Values: []edit.UndoneValue{kept}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,12 +1,13 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/screen"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/source"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 )
 
@@ -18,20 +19,20 @@ func newShow(p *Program) *cobra.Command {
 		Example: "  rangekeeper show serviceips --etcd-snapshot backup.db.gz",
 		Args:    usage.Arguments,
 	}
-	format := addFormat(c, formatTable, formatJSON, formatYAML)
-	s := withAPISource(c, p, func(c *cobra.Command, args []string, s *source) error {
-		a, err := s.audit(c.Context())
+	format := screen.AddFormat(c, screen.FormatTable, screen.FormatJSON, screen.FormatYAML)
+	s := source.AddWithAPI(c, p.Linked, func(c *cobra.Command, args []string, s *source.Source) error {
+		a, err := s.Audit(c.Context())
 		if err != nil {
 			return err
 		}
 		use, err := a.Use(args[0])
 		if err != nil {
-			return s.explain(err)
+			return s.Explain(err)
 		}
-		if *format == formatTable {
+		if *format == screen.FormatTable {
 			err = writeUse(c.OutOrStdout(), use)
 		} else {
-			err = writeDocument(c.OutOrStdout(), use, *format)
+			err = screen.WriteDocument(c.OutOrStdout(), use, *format)
 		}
 		return foundIf(len(use.Unreadable) > 0, err)
 	})
@@ -40,22 +41,14 @@ func newShow(p *Program) *cobra.Command {
 }
 
 func writeUse(w io.Writer, use *audit.RangeUse) error {
-	var t table
+	var t screen.Table
 	for _, r := range use.Ranges {
-		t.addRanges([]audit.Range{r.Range})
+		t.AddRanges([]audit.Range{r.Range})
 		if r.StaticBand != nil && *r.StaticBand > 0 {
-			fmt.Fprintf(&t.b, "\nStatic band: the lowest %s\n", count(int(*r.StaticBand), "value"))
+			t.Note("Static band: the lowest " + screen.Count(int(*r.StaticBand), "value"))
 		}
-		t.addRuns("Free runs", r.Free)
-		t.addRuns("Used runs", r.Used)
+		t.AddRuns("Free runs", r.Free)
+		t.AddRuns("Used runs", r.Used)
 	}
-	return t.writeTo(w, use.Source, use.Unknown)
-}
-
-func (t *table) addRuns(title string, runs []audit.Run) {
-	var rows [][]string
-	for _, run := range runs {
-		rows = append(rows, []string{run.First, run.Last, fmt.Sprint(run.Len)})
-	}
-	t.add(title, []string{"FIRST", "LAST", "COUNT"}, rows)
+	return t.Print(w, use.Source, use.Unknown)
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -88,6 +89,11 @@ func TestInit(t *testing.T) {
 	runFails(t, exitInput, []string{"30000-30099", "30000-32767"}, with("init", "servicenodeports", "30000-32767")...)
 	runFails(t, exitInput, []string{"serviceips", "30000-32767", "CIDR"}, with("init", "serviceips", "30000-32767")...)
 	runFails(t, exitInput, []string{"servicenodeports", "10.96.0.0/28", "port range"}, with("init", "servicenodeports", "10.96.0.0/28")...)
+	runFails(t, exitInput, []string{"10.0.0.0/11 has more than 1048576 values"}, with("init", "serviceips", "10.0.0.0/11", "--prefix", "/wide")...)
+	runOK(t, with("init", "serviceips", "10.96.0.0/12", "--prefix", "/wide")...)
+	if _, err := e.Client().Delete(t.Context(), "/wide", clientv3.WithPrefix()); err != nil {
+		t.Fatal(err)
+	}
 	runFails(t, exitInput, []string{"10.96.0.0/33"}, with("init", "serviceips", "10.96.0.0/33")...)
 	runFails(t, exitInput, []string{"nonsense", "serviceips", "servicenodeports"}, with("init", "nonsense", "10.96.0.0/28")...)
 	runFails(t, exitInput, []string{"10.96.0.0/28", "fd00::/112"}, with("init", "serviceips", "fd00::/112")...)
@@ -127,8 +133,8 @@ func TestAllocateAndRelease(t *testing.T) {
 		{"servicenodeports", "30000-30009", "30010", "10.0.0.1", portsFrom(30000, 10)},
 	} {
 		n := len(c.all)
-		runFails(t, exitInput, []string{c.name, "rangekeeper init"}, with("allocate", c.name)...)
-		runFails(t, exitInput, []string{c.name, "rangekeeper init"}, with("release", c.name, c.all[0])...)
+		runFails(t, exitNone, []string{c.name, "rangekeeper init"}, with("allocate", c.name)...)
+		runFails(t, exitNone, []string{c.name, "rangekeeper init"}, with("release", c.name, c.all[0])...)
 		runOK(t, with("init", c.name, c.spec)...)
 
 		got := runOK(t, with("allocate", c.name, c.all[1])...)
@@ -142,7 +148,7 @@ func TestAllocateAndRelease(t *testing.T) {
 		}
 		// All or nothing.
 		for _, count := range []string{"3", fmt.Sprint(n + 1), "4294967295"} {
-			runFails(t, exitFound, []string{c.spec, "full", count}, with("allocate", c.name, "--count", count)...)
+			runFails(t, exitFound, []string{c.spec, "are free: none is allocated", count}, with("allocate", c.name, "--count", count)...)
 		}
 		if values := allocated(t, c.name, etcd...); len(values) != n-2 {
 			t.Errorf("%s: %q", c.name, values)
@@ -193,6 +199,26 @@ func portsFrom(first, n int) (all []string) {
 }
 
 // TestAllocateMany allocates and releases thousands of values with one command each.
+// fullDisk takes nothing.
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("the disk is full") }
+
+// TestAllocatedButNotPrinted allocates values that cannot be printed: the error names them.
+func TestAllocatedButNotPrinted(t *testing.T) {
+	e := etcdtest.Start(t, "")
+	etcd := []string{"--endpoints", e.Endpoints()[0]}
+	runOK(t, append([]string{"init", "servicenodeports", "30000-30002"}, etcd...)...)
+	var stderr strings.Builder
+	code := program.Run(t.Context(), append([]string{"allocate", "servicenodeports", "-n", "2"}, etcd...), fullDisk{}, &stderr)
+	_, names, _ := strings.Cut(strings.TrimSpace(stderr.String()), "the disk is full: these values are allocated, and could not be printed: ")
+	got := strings.Fields(names)
+	slices.Sort(got)
+	if want := ports(t, e); code != exitFound || len(want) != 2 || !slices.Equal(got, want) {
+		t.Errorf("exit code %d, %s, allocated %q", code, stderr.String(), want)
+	}
+}
+
 func TestAllocateMany(t *testing.T) {
 	_, etcd := cluster(t)
 	with := func(args ...string) []string { return append(args, etcd...) }
@@ -237,7 +263,7 @@ func TestForeignValues(t *testing.T) {
 	if _, err := e.Client().Put(t.Context(), serviceIPsKey, string(stored(t, "", nil))); err != nil {
 		t.Fatal(err)
 	}
-	runFails(t, exitInput, []string{"rangekeeper init"}, append([]string{"allocate", "serviceips"}, etcd...)...)
+	runFails(t, exitNone, []string{"rangekeeper init"}, append([]string{"allocate", "serviceips"}, etcd...)...)
 	if got := runOK(t, append([]string{"init", "serviceips", "10.96.0.0/28"}, etcd...)...); !slices.Equal(got, []string{"serviceips 10.96.0.0/28 created"}) {
 		t.Errorf("%q", got)
 	}
@@ -266,22 +292,10 @@ func TestStoreTLS(t *testing.T) {
 // TestStoreAuth allocates from an etcd that asks for users.
 func TestStoreAuth(t *testing.T) {
 	e, etcd := cluster(t)
-	c, ctx := e.Client(), t.Context()
-	must := func(_ any, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	must(c.UserAdd(ctx, "root", "secret"))
-	must(c.UserGrantRole(ctx, "root", "root"))
-	for user, permission := range map[string]clientv3.PermissionType{"reader": clientv3.PermissionType(clientv3.PermRead), "writer": clientv3.PermissionType(clientv3.PermReadWrite)} {
-		must(c.UserAdd(ctx, user, "secret"))
-		must(c.RoleAdd(ctx, user))
-		must(c.RoleGrantPermission(ctx, user, "/registry/", clientv3.GetPrefixRangeEnd("/registry/"), permission))
-		must(c.UserGrantRole(ctx, user, user))
-	}
-	must(c.AuthEnable(ctx))
+	c := e.Client()
+	etcdtest.AddUser(t, c, "reader", "secret", clientv3.PermissionType(clientv3.PermRead), "/registry/")
+	etcdtest.AddUser(t, c, "writer", "secret", clientv3.PermissionType(clientv3.PermReadWrite), "/registry/")
+	etcdtest.EnableAuth(t, c, "secret")
 	with := func(user string, args ...string) []string {
 		return append(append(args, etcd...), "--user", user+":secret")
 	}

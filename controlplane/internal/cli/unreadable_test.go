@@ -13,6 +13,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/edit"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/screen"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 	"github.com/rangekeeper/rangekeeper/controlplane/preflight"
 )
@@ -68,7 +70,7 @@ func TestUnreadableObjects(t *testing.T) {
 			for _, command := range [][]string{{"audit"}, {"audit", "-o", "wide"}, {"audit", "-o", "html"}} {
 				code, stdout, stderr := run(t, append(command, "--etcd-snapshot", file)...)
 				if code != exitFound || stderr != "" || !strings.Contains(stdout, "1 object that cannot be read") || !strings.Contains(stdout, c.key) ||
-					command[len(command)-1] != formatHTML && strings.Contains(stdout, "rangekeeper repair --") { // the page has the runbook's texts
+					command[len(command)-1] != screen.FormatHTML && strings.Contains(stdout, "rangekeeper repair --") { // the page has the runbook's texts
 					t.Errorf("%q: exit code %d, %.2000s%s", command, code, stdout, stderr)
 				}
 			}
@@ -150,7 +152,7 @@ func TestHostileNames(t *testing.T) {
 				if code != exitFound || strings.ContainsAny(stdout+stderr, "\x1b") || strings.Contains(stdout, "delete ipaddress") || strings.Contains(stdout, "etcdctl del") {
 					t.Errorf("%q: exit code %d, %s%s", command, code, stdout, stderr)
 				}
-				if n := strings.Count(stdout, "rangekeeper explain "); n != 1 && command[len(command)-1] != formatJSON {
+				if n := strings.Count(stdout, "rangekeeper explain "); n != 1 && command[len(command)-1] != screen.FormatJSON {
 					t.Errorf("%q: %d next steps explain:\n%s", command, n, stdout)
 				}
 			}
@@ -193,11 +195,12 @@ func TestRepairFaultyObjects(t *testing.T) {
 	}
 }
 
-// TestUnreadableBetweenPasses puts an object that cannot be decoded after the first pass of a repair, which has written.
+// TestUnreadableBetweenPasses puts an object that cannot be decoded after the first pass of a repair, which has
+// written.
 func TestUnreadableBetweenPasses(t *testing.T) {
-	before := leakAge
-	leakAge = time.Millisecond
-	t.Cleanup(func() { leakAge = before })
+	before := edit.LeakAge
+	edit.LeakAge = time.Millisecond
+	t.Cleanup(func() { edit.LeakAge = before })
 	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz"))
 	written := e.Client().Watch(t.Context(), "/registry/ranges/", clientv3.WithPrefix())
 	put := make(chan error, 1)
@@ -224,7 +227,8 @@ func TestExplainWithoutParent(t *testing.T) {
 	}
 }
 
-// TestEmptyParent has an object with an empty spec.parentRef, which a kube-apiserver removes as one that refers to no Service.
+// TestEmptyParent has an object with an empty spec.parentRef, which a kube-apiserver removes as one that refers to no
+// Service.
 func TestEmptyParent(t *testing.T) {
 	file := changed(t, "kube-1.37-dual-stack", "clean.db.gz", map[string][]byte{
 		"/registry/ipaddresses/10.37.0.251": ipAddressObject(t, "10.37.0.251", `"parentRef":{}`),
@@ -235,14 +239,15 @@ func TestEmptyParent(t *testing.T) {
 	}
 }
 
-// TestNothingIsWrittenBesideUnreadableObjects has each command that writes to etcd meet a Service that cannot be decoded.
+// TestNothingIsWrittenBesideUnreadableObjects has each command that writes to etcd meet a Service that cannot be
+// decoded.
 func TestNothingIsWrittenBesideUnreadableObjects(t *testing.T) {
 	const key = "/registry/services/specs/default/broken"
 	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz"))
 	plan := filepath.Join(t.TempDir(), "plan.json")
-	before := leakAge
-	leakAge = time.Millisecond
-	t.Cleanup(func() { leakAge = before })
+	before := edit.LeakAge
+	edit.LeakAge = time.Millisecond
+	t.Cleanup(func() { edit.LeakAge = before })
 	endpoints := "--endpoints=" + strings.Join(e.Endpoints(), ",")
 	if code, _, stderr := run(t, "repair", endpoints, "--plan-to", plan); code != exitFound {
 		t.Fatal(stderr)
@@ -262,7 +267,7 @@ func TestNothingIsWrittenBesideUnreadableObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, command := range [][]string{
-		{"repair"}, {"repair", "--apply"}, {"repair", "--apply", "--clean-leaks"}, {"repair", "--plan-to", plan + "2"}, {"repair", "--apply", "--plan", plan + "3"}, {"undo", plan + journalSuffix},
+		{"repair"}, {"repair", "--apply"}, {"repair", "--apply", "--clean-leaks"}, {"repair", "--plan-to", plan + "2"}, {"repair", "--apply", "--plan", plan + "3"}, {"undo", plan + edit.JournalSuffix},
 		{"allocate", "servicenodeports"}, {"release", "servicenodeports", "32000"},
 	} {
 		code, stdout, stderr := run(t, append(command, endpoints)...)

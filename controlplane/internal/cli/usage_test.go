@@ -76,6 +76,8 @@ func TestUsageErrors(t *testing.T) {
 		`--to-file is for --etcd-snapshot; see rangekeeper repair --help`:                                                                                append(etcd, "repair", "--to-file", "x"),
 		`--force is for --to-file and --plan-to; see rangekeeper repair --help`:                                                                          append(none, "repair", "--force"),
 		`--mode is auto or bitmap, not "xyz"; see rangekeeper repair --help`:                                                                             append(etcd, "repair", "--apply", "--mode", "xyz"),
+		`--prefix is empty; see rangekeeper allocate --help`:                                                                                             append(etcd, "allocate", "serviceips", "--prefix="),
+		`--prefix is empty; see rangekeeper audit --help`:                                                                                                append(none, "audit", "--prefix="),
 		`--mode is auto or bitmap, not ""; see rangekeeper audit --help`:                                                                                 append(none, "audit", "--mode", ""),
 		`--skip-hash-check is for --etcd-snapshot; see rangekeeper audit --help`:                                                                         append(etcd, "audit", "--skip-hash-check"),
 		`unknown output format "x": expected table, wide, json, yaml, html, prometheus; see rangekeeper audit --help`:                                    append(none, "audit", "-o", "x"),

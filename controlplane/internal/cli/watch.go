@@ -16,6 +16,9 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/etcdflags"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/ranges"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/screen"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
@@ -63,22 +66,22 @@ answer, a line on stderr says so within seconds.
     --endpoints http://127.0.0.1:2379`,
 		Args: usage.Arguments,
 	}
-	format := addFormat(c, formatText, formatJSON)
+	format := screen.AddFormat(c, formatText, screen.FormatJSON)
 	var timeout time.Duration
 	c.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "end with exit code 3 after etcd has not answered for this long")
 	usage.CompleteNothing(c, "timeout")
-	withStore(c, p, func(c *cobra.Command, args []string, s *store) error {
-		if err := s.open(c.Context(), false); err != nil {
+	ranges.Add(c, p.AddLocal, func(c *cobra.Command, args []string, s *ranges.Store) error {
+		if err := s.Open(c.Context(), false); err != nil {
 			return err
 		}
-		if s.inProcess() {
-			fmt.Fprintf(s.log, "rangekeeper: other commands reach this etcd with --endpoints %s\n", s.client.Endpoints()[0])
+		if s.InProcess() {
+			fmt.Fprintf(s.Log, "rangekeeper: other commands reach this etcd with --endpoints %s\n", s.Client.Endpoints()[0])
 		}
-		values, err := s.stored(c.Context(), args[0])
+		values, err := s.Required(c.Context(), args[0])
 		if err != nil {
 			return err
 		}
-		w := rangeWatch{client: s.client, key: s.key(args[0]), parse: parseRange(args[0])}
+		w := rangeWatch{client: s.Client, key: s.Key(args[0]), parse: ranges.ParseRange(args[0])}
 		ctx, end := context.WithCancelCause(c.Context())
 		defer end(nil)
 		began := false
@@ -86,11 +89,11 @@ answer, a line on stderr says so within seconds.
 		err = w.watch(ctx, func(changes []change, revision int64) error {
 			if !began {
 				began = true
-				fmt.Fprintf(s.log, "rangekeeper: watching %s %s after revision %d\n", w.key, values, revision)
-				go func() { end(w.ask(ctx, timeout, s.log)) }()
+				fmt.Fprintf(s.Log, "rangekeeper: watching %s %s after revision %d\n", w.key, values, revision)
+				go func() { end(w.ask(ctx, timeout, s.Log)) }()
 			}
 			for _, change := range changes {
-				if *format == formatJSON {
+				if *format == screen.FormatJSON {
 					line, err := json.Marshal(change)
 					if err != nil {
 						return err
@@ -140,7 +143,7 @@ func (w *rangeWatch) watch(ctx context.Context, report func([]change, int64) err
 			err = w.follow(ctx, from, report)
 		}
 		if ctx.Err() != nil || !errors.Is(err, rpctypes.ErrCompacted) {
-			return unreachable(err)
+			return etcdflags.Explained(err)
 		}
 	}
 }
@@ -161,7 +164,7 @@ func (w *rangeWatch) ask(ctx context.Context, timeout time.Duration, log io.Writ
 		asked, cancel := context.WithTimeout(ctx, askInterval)
 		_, err := w.client.Get(asked, w.key, clientv3.WithKeysOnly())
 		cancel()
-		if err = unreachable(err); ctx.Err() != nil {
+		if err = etcdflags.Explained(err); ctx.Err() != nil {
 			return ctx.Err()
 		}
 		switch gone := errors.Is(err, clusterstate.ErrUnreachable); {
@@ -182,7 +185,7 @@ func (w *rangeWatch) ask(ctx context.Context, timeout time.Duration, log io.Writ
 // catchUp reads the object and, except for the first time, reports how it differs from
 // the state known before. It returns the revision of the read.
 func (w *rangeWatch) catchUp(ctx context.Context, first bool, report func([]change, int64) error) (int64, error) {
-	readCtx, cancel := context.WithTimeout(ctx, operationTimeout)
+	readCtx, cancel := context.WithTimeout(ctx, ranges.OperationTimeout)
 	defer cancel()
 	got, err := w.client.Get(readCtx, w.key)
 	if err != nil {
@@ -232,7 +235,7 @@ func (w *rangeWatch) follow(ctx context.Context, after int64, report func([]chan
 func (w *rangeWatch) next(kv *mvccpb.KeyValue, revision int64) ([]change, error) {
 	spec, data, err := "", []byte(nil), error(nil)
 	if kv != nil {
-		if spec, data, err = decode(kv.Value); err != nil {
+		if spec, data, err = ranges.Decode(kv.Value); err != nil {
 			return nil, err
 		}
 	}

@@ -4,10 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
 
@@ -26,24 +22,6 @@ func TestWrongSource(t *testing.T) {
 		{"is a SQLite database, not an etcd snapshot; commands that only read take the one of k3s with --sqlite", "--etcd-snapshot", etcdtest.Write(t, []byte("SQLite format 3\x00 and more"))},
 	} {
 		runFails(t, exitInput, []string{c.want}, "audit", c.flag, c.file)
-	}
-}
-
-// TestOtherClusterIPRange names a range that is not that of the default ServiceCIDR.
-func TestOtherClusterIPRange(t *testing.T) {
-	state := &clusterstate.State{ServiceCIDRs: []networkingv1.ServiceCIDR{
-		{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16", "fd00::/112"}}},
-	}}
-	for ranges, want := range map[string]string{
-		"": "", "10.96.0.0/16,fd00:0::/112": "", "10.0.0.0/8": "--service-cluster-ip-range is 10.0.0.0/8, and ServiceCIDR kubernetes has 10.96.0.0/16,fd00::/112",
-	} {
-		s := source{clusterIPRange: ranges}
-		if err := s.checkClusterIPRange(state); (err == nil) != (want == "") || err != nil && err.Error() != want {
-			t.Errorf("%q: %v, want %q", ranges, err, want)
-		}
-		if err := s.checkClusterIPRange(&clusterstate.State{}); err != nil {
-			t.Errorf("%q without ServiceCIDRs: %v", ranges, err)
-		}
 	}
 }
 

@@ -19,11 +19,11 @@ const auxvVDSO = 33
 // maxVDSO is more than any vDSO has.
 const maxVDSO = 16 << 10
 
-// Set makes the wall clock of a process that runs Go ahead by whole seconds, or behind if the offset is negative. Its monotonic clock
-// stays. The caller is the thread that traces the process, which has not run its first instruction yet.
+// Set makes the wall clock of a process that runs Go ahead by whole seconds, or behind if the offset is negative. Its
+// monotonic clock stays. The caller is the thread that traces the process, which has not run its first instruction yet.
 //
-// A program in Go reads the clocks with the functions of the vDSO, code that the kernel maps into each process. Set replaces
-// these in the copy of this process by code that asks the kernel and adds the offset.
+// A program in Go reads the clocks with the functions of the vDSO, code that the kernel maps into each process. Set
+// replaces these in the copy of this process by code that asks the kernel and adds the offset.
 func Set(pid int, offset time.Duration) error {
 	seconds := int64(offset / time.Second)
 	if time.Duration(seconds)*time.Second != offset || seconds != int64(int32(seconds)) {
@@ -61,8 +61,9 @@ func Set(pid int, offset time.Duration) error {
 	return nil
 }
 
-// code is a function that performs a system call and adds seconds to the result. With clocks, its first argument selects a clock,
-// of which only CLOCK_REALTIME changes, and its second one points to the result; otherwise the first one points to it.
+// code is a function that performs a system call and adds seconds to the result. With clocks, its first argument
+// selects a clock, of which only CLOCK_REALTIME changes, and its second one points to the result; otherwise the first
+// one points to it.
 func code(call uint32, clocks bool, seconds int32) []byte {
 	c := binary.LittleEndian.AppendUint32([]byte{0xb8}, call) // mov eax, call
 	c = append(c, 0x0f, 0x05)                                 // syscall

@@ -14,7 +14,7 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/project"
-	"github.com/rangekeeper/rangekeeper/controlplane/kubernetes"
+	"github.com/rangekeeper/rangekeeper/controlplane/releases"
 	"github.com/rangekeeper/rangekeeper/controlplane/snapshotfile"
 )
 
@@ -26,7 +26,7 @@ const (
 	DualWrite = "kube-1.33-dual-stack"
 )
 
-// FixtureCluster is a cluster in testdata/ that a stock kube-apiserver has written and, after damage, repaired.
+// FixtureCluster is a cluster in testing/testdata/ that a stock kube-apiserver has written and, after damage, repaired.
 type FixtureCluster struct {
 	// Name is that of its folder.
 	Name string
@@ -38,17 +38,17 @@ type FixtureCluster struct {
 
 // FixtureClusters are all of them; cmd/fixtures makes those of a new release.
 var FixtureClusters = []FixtureCluster{
-	{DualStack, kubernetes.Release("1.32"), "10.96.0.0/12,fd00:10:96::/108", []string{"serviceips", "secondaryserviceips", "servicenodeports"}},
-	{DualWrite, kubernetes.Release("1.33"), "10.96.0.0/16,fd00:10:96::/112", []string{"servicenodeports"}},
-	{"kube-1.34-single-stack", kubernetes.Release("1.34"), "10.34.0.0/20", []string{"servicenodeports"}},
-	{"kube-1.35-dual-stack", kubernetes.Release("1.35"), "fd00:10:35::/112,10.35.0.0/16", []string{"servicenodeports"}},
-	{SingleStack, kubernetes.Release("1.36"), "10.0.0.0/16", []string{"servicenodeports"}},
-	{"kube-1.37-dual-stack", kubernetes.Release("1.37"), "10.37.0.0/16,fd00:10:37::/112", []string{"servicenodeports"}},
+	{DualStack, releases.Of("1.32"), "10.96.0.0/12,fd00:10:96::/108", []string{"serviceips", "secondaryserviceips", "servicenodeports"}},
+	{DualWrite, releases.Of("1.33"), "10.96.0.0/16,fd00:10:96::/112", []string{"servicenodeports"}},
+	{"kube-1.34-single-stack", releases.Of("1.34"), "10.34.0.0/20", []string{"servicenodeports"}},
+	{"kube-1.35-dual-stack", releases.Of("1.35"), "fd00:10:35::/112,10.35.0.0/16", []string{"servicenodeports"}},
+	{SingleStack, releases.Of("1.36"), "10.0.0.0/16", []string{"servicenodeports"}},
+	{"kube-1.37-dual-stack", releases.Of("1.37"), "10.37.0.0/16,fd00:10:37::/112", []string{"servicenodeports"}},
 }
 
 // Fixture is the path of a fixture's file.
 func Fixture(cluster, name string) string {
-	return project.Path("testdata", cluster, name)
+	return project.Path("testing", "testdata", cluster, name)
 }
 
 // Gunzip is the uncompressed content of a file.
@@ -125,4 +125,41 @@ func Save(t testing.TB, client *clientv3.Client) string {
 		t.Fatal(err)
 	}
 	return Write(t, b)
+}
+
+// AddUser adds a user of etcd who may do this with the keys that have one of the prefixes.
+func AddUser(t testing.TB, client *clientv3.Client, user, password string, permission clientv3.PermissionType, prefixes ...string) {
+	t.Helper()
+	ctx := t.Context()
+	_, err := client.UserAdd(ctx, user, password)
+	if err == nil {
+		_, err = client.RoleAdd(ctx, user)
+	}
+	for _, prefix := range prefixes {
+		if err == nil {
+			_, err = client.RoleGrantPermission(ctx, user, prefix, clientv3.GetPrefixRangeEnd(prefix), permission)
+		}
+	}
+	if err == nil {
+		_, err = client.UserGrantRole(ctx, user, user)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// EnableAuth has an etcd ask for users from now on; root has this password.
+func EnableAuth(t testing.TB, client *clientv3.Client, password string) {
+	t.Helper()
+	ctx := t.Context()
+	_, err := client.UserAdd(ctx, "root", password)
+	if err == nil {
+		_, err = client.UserGrantRole(ctx, "root", "root")
+	}
+	if err == nil {
+		_, err = client.AuthEnable(ctx)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }

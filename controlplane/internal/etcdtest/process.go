@@ -130,8 +130,8 @@ func (p *Process) Terminate() error {
 	return err
 }
 
-// Pause stops the process by SIGSTOP: its connections stay open and nobody answers. It returns when all its threads have
-// stopped: the signal alone is only sent by then, and one of them could still answer.
+// Pause stops the process by SIGSTOP: its connections stay open and nobody answers. It returns when all its threads
+// have stopped: the signal alone is only sent by then, and one of them could still answer.
 func (p *Process) Pause() error {
 	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		return err

@@ -45,9 +45,9 @@ func (t Target) Check() error {
 	return fmt.Errorf("%s: %w", t.Path, fs.ErrExist)
 }
 
-// Publish makes the file written, which lies in the same directory, appear at the target, where another process may have made
-// something meanwhile. A hard link never replaces that; only with Overwrite a rename does. A file system without hard links leaves
-// a moment between the check and the rename.
+// Publish makes the file written, which lies in the same directory, appear at the target, where another process may
+// have made something meanwhile. A hard link never replaces that; only with Overwrite a rename does. A file system
+// without hard links leaves a moment between the check and the rename.
 func (t Target) Publish(written string) error { return t.publish(os.Link, written) }
 
 func (t Target) publish(link func(written, dst string) error, written string) error {
@@ -68,6 +68,9 @@ func (t Target) Write(content []byte) error {
 		return err
 	}
 	out, err := os.CreateTemp(filepath.Dir(t.Path), ".rangekeeper-*")
+	if path := (*fs.PathError)(nil); errors.As(err, &path) { // its path is one that nobody has given
+		err = path.Err
+	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", t.Path, err)
 	}

@@ -13,15 +13,15 @@ import (
 // root is read when the process starts, as a test may change the working directory.
 var root = find()
 
-// find returns the nearest folder at or above the working directory that holds testdata/reference. Without one it
-// returns the working directory: the error of a missing file names the path then.
+// find returns the nearest folder at or above the working directory that holds testing/testdata/reference. Without
+// one it returns the working directory: the error of a missing file names the path then.
 func find() string {
 	start, err := os.Getwd()
 	if err != nil {
 		return "."
 	}
 	for folder := start; ; folder = filepath.Dir(folder) {
-		if _, err := os.Stat(filepath.Join(folder, "testdata", "reference")); err == nil {
+		if _, err := os.Stat(filepath.Join(folder, "testing", "testdata", "reference")); err == nil {
 			return folder
 		}
 		if folder == filepath.Dir(folder) {

@@ -15,14 +15,14 @@ import (
 
 const (
 	pieceSize = 16 << 10
-	// maxHeld bounds the bytes that are held back, and maxQueued the delayed pieces of a connection. The proxy does not read on until
-	// there is room again.
+	// maxHeld bounds the bytes that are held back, and maxQueued the delayed pieces of a connection. The proxy does not
+	// read on until there is room again.
 	maxHeld   = 64 << 20
 	maxQueued = 256
 )
 
-// Proxy listens on 127.0.0.1 and connects each client to the target. Answers of the target are never held back. Its functions can be
-// called by several goroutines, but only one may deliver.
+// Proxy listens on 127.0.0.1 and connects each client to the target. Answers of the target are never held back. Its
+// functions can be called by several goroutines, but only one may deliver.
 type Proxy struct {
 	target   string
 	listener net.Listener
@@ -95,7 +95,8 @@ func (p *Proxy) Deliver(gap time.Duration) {
 	p.deliver(gap, func() int { return 0 })
 }
 
-// DeliverShuffled is Deliver, but each piece is the next one of a random connection: the order is kept only within connections.
+// DeliverShuffled is Deliver, but each piece is the next one of a random connection: the order is kept only within
+// connections.
 func (p *Proxy) DeliverShuffled(random *rand.Rand, gap time.Duration) {
 	p.deliver(gap, func() int {
 		chosen := p.held[random.IntN(len(p.held))].connection
@@ -227,8 +228,8 @@ func (c *connection) send(piece piece) {
 	}
 }
 
-// write sends queued pieces to the target when they are due. The end of the client's stream ends that to the target, which can still
-// answer.
+// write sends queued pieces to the target when they are due. The end of the client's stream ends that to the target,
+// which can still answer.
 func (c *connection) write() {
 	for {
 		select {
@@ -252,8 +253,8 @@ func (c *connection) write() {
 	}
 }
 
-// answer carries answers to the client until the target closes the connection. The client may be gone before that, while its
-// requests are held back.
+// answer carries answers to the client until the target closes the connection. The client may be gone before that,
+// while its requests are held back.
 func (p *Proxy) answer(c *connection) {
 	io.Copy(c.client, c.server)
 	io.Copy(io.Discard, c.server)

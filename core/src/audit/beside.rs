@@ -1,9 +1,9 @@
 //! Bitmaps of ClusterIPs beside IPAddress objects.
 //!
-//! Kubernetes 1.33, and 1.32 with the feature gate MultiCIDRServiceAllocator, record each ClusterIP in both, and refuse an
-//! address that either has. Their repair changes the objects only. A server of 1.34 or later neither reads nor writes the
-//! bitmap, which stays in etcd after an upgrade (kubernetes `pkg/registry/core/service/ipallocator/cidrallocator.go`,
-//! feature gate DisableAllocatorDualWrite).
+//! Kubernetes 1.33, and 1.32 with the feature gate MultiCIDRServiceAllocator, record each ClusterIP in both, and refuse
+//! an address that either has. Their repair changes the objects only. A server of 1.34 or later neither reads nor
+//! writes the bitmap, which stays in etcd after an upgrade (kubernetes
+//! `pkg/registry/core/service/ipallocator/cidrallocator.go`, feature gate DisableAllocatorDualWrite).
 
 use std::net::IpAddr;
 
@@ -21,8 +21,8 @@ use super::{Leaks, RangeReport};
 pub struct BitmapRevisions {
     /// The last write of the bitmap.
     pub written: u64,
-    /// The first trace of a server that writes no bitmap of ClusterIPs, which is one of Kubernetes 1.34 or later: an object
-    /// that no older server stores. `None` if there is no trace.
+    /// The first trace of a server that writes no bitmap of ClusterIPs, which is one of Kubernetes 1.34 or later: an
+    /// object that no older server stores. `None` if there is no trace.
     pub upgraded: Option<u64>,
 }
 
@@ -37,9 +37,9 @@ pub(super) struct Beside {
 impl Beside {
     /// Whether servers still write the bitmap.
     ///
-    /// A server that writes both sets the bit before it creates the object. So an object from after the upgrade that has no bit
-    /// shows that a server has allocated without the bitmap. In a cluster that was never upgraded it shows nothing, since the
-    /// repair of 1.33 recreates a missing object and sets no bit.
+    /// A server that writes both sets the bit before it creates the object. So an object from after the upgrade that
+    /// has no bit shows that a server has allocated without the bitmap. In a cluster that was never upgraded it shows
+    /// nothing, since the repair of 1.33 recreates a missing object and sets no bit.
     fn is_written(&self, objects: &Objects) -> bool {
         let Some(BitmapRevisions { written, upgraded }) = self.revisions else { return false };
         let without_bit = |address| self.offset_of(address).is_some_and(|at| !self.pass.stored().contains(at));

@@ -1,7 +1,7 @@
 //! The Services that claim one value together, and which of them keeps it.
 //!
-//! An audit keeps no owners of values. If it finds that a value is claimed more than once, all Services are observed a second
-//! time, with their names and creation times.
+//! An audit keeps no owners of values. If it finds that a value is claimed more than once, all Services are observed a
+//! second time, with their names and creation times.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -17,12 +17,13 @@ use super::Report;
 pub struct Claimant {
     /// The Service, by its place among those that were observed: 0 is the first.
     pub service: u64,
-    /// Whether it keeps the value: the oldest Service does, by `metadata.creationTimestamp`. Services without a time count as
-    /// the youngest. Of several with one time, the one that the IPAddress object of an address refers to keeps the address, and
-    /// the ports that the same Services claim; or else the one with the lowest create revision; or else the first by namespace
-    /// and name.
+    /// Whether it keeps the value: the oldest Service does, by `metadata.creationTimestamp`. Services without a time
+    /// count as the youngest. Of several with one time, the one that the IPAddress object of an address refers to keeps
+    /// the address, and the ports that the same Services claim; or else the one with the lowest create revision; or
+    /// else the first by namespace and name.
     pub keeps: bool,
-    /// Whether only the names decide that it keeps the value, or that another one does: it may as well be the other way round.
+    /// Whether only the names decide that it keeps the value, or that another one does: it may as well be the other way
+    /// round.
     pub tied: bool,
 }
 
@@ -35,11 +36,12 @@ struct Claim {
     service: u64,
 }
 
-/// What decides which Service keeps a value: unknown time, time, whose IPAddress object refers to the Service, create revision.
+/// What decides which Service keeps a value: unknown time, time, whose IPAddress object refers to the Service, create
+/// revision.
 type Age = (bool, i64, Reverse<Refers>, u64);
 
-/// The IPAddress object that refers to a Service: of no address that is claimed more than once, of another one than the value, or
-/// of the value.
+/// The IPAddress object that refers to a Service: of no address that is claimed more than once, of another one than the
+/// value, or of the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Refers {
     None,
@@ -84,9 +86,9 @@ impl Claims {
 pub struct AllObserved(pub u64);
 
 impl Report {
-    /// Observes one of the Services of the audit a second time, in the same order, with its name and creation time. After the
-    /// last one, each finding about a value that is claimed more than once is about a Service that does not keep it, findings
-    /// are sorted by subject, and [`claimants`](Self::claimants) returns all Services that claim it.
+    /// Observes one of the Services of the audit a second time, in the same order, with its name and creation time.
+    /// After the last one, each finding about a value that is claimed more than once is about a Service that does not
+    /// keep it, findings are sorted by subject, and [`claimants`](Self::claimants) returns all Services that claim it.
     ///
     /// # Errors
     /// If all of them were observed.
@@ -136,8 +138,8 @@ impl Report {
         self.findings.sort_by_key(|finding| finding.subject);
     }
 
-    /// The Services that claim the value of a finding, the one that keeps it first, then by age; none unless the finding is
-    /// that the value is claimed more than once and all Services were observed a second time.
+    /// The Services that claim the value of a finding, the one that keeps it first, then by age; none unless the
+    /// finding is that the value is claimed more than once and all Services were observed a second time.
     pub fn claimants(&self, finding: &Finding) -> &[Claimant] {
         if !is_duplicate(finding) {
             return &[];
@@ -242,7 +244,8 @@ mod tests {
         assert_eq!(found(&settled(audit, &rows), &rows), expected);
     }
 
-    /// Or else the advice for two copies of a Service would be to keep one for its address, and the other one for its port.
+    /// Or else the advice for two copies of a Service would be to keep one for its address, and the other one for its
+    /// port.
     #[test]
     fn that_service_keeps_the_ports_as_well() {
         let rows = [(5, "a", "10.0.0.3", 30_001), (5, "b", "10.0.0.3", 30_001), (5, "c", "10.0.0.4", 30_001)];

@@ -55,12 +55,13 @@ pub struct Bitmaps {
     pub service_node_ports: Presence,
 }
 
-/// Why a cluster cannot be audited. `Display` writes a message for people, about [`bitmap`](Self::bitmap) if it has one.
+/// Why a cluster cannot be audited. `Display` writes a message for people, about [`bitmap`](Self::bitmap) if it has
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotAuditable {
-    /// One range of ClusterIPs is not initialised, though the other is: all addresses of its family would look as if they
-    /// were out of range.
+    /// One range of ClusterIPs is not initialised, though the other is: all addresses of its family would look as if
+    /// they were out of range.
     #[error("the range is not initialised, though {other} is; {ADVICE}")]
     Uninitialised {
         /// The range that is not initialised.
@@ -134,9 +135,10 @@ impl NotAuditable {
 }
 
 impl Audit {
-    /// Checks, once all Services were observed, that the audit of a whole cluster with these stored bitmaps has all ranges
-    /// that it needs. An audit of some of the ranges needs no such check. If leaks are cleaned after it, as `cleans_leaks`
-    /// says, it needs Services, too. Then, and in a [`Pass`](crate::commit::Pass), all objects must have been readable.
+    /// Checks, once all Services were observed, that the audit of a whole cluster with these stored bitmaps has all
+    /// ranges that it needs. An audit of some of the ranges needs no such check. If leaks are cleaned after it, as
+    /// `cleans_leaks` says, it needs Services, too. Then, and in a [`RepairPass`](crate::commit::RepairPass), all
+    /// objects must have been readable.
     ///
     /// # Errors
     /// If the audit would find nothing, or report something wrong, for lack of a range or of Services.

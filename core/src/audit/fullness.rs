@@ -6,10 +6,11 @@ use crate::finding::{Finding, FoundValue, Reason, Subject};
 use super::{RangeReport, Report};
 
 impl Report {
-    /// Adds a finding for each range without a free value, and for each of which less than `percent` of a hundred is free: free is
-    /// what is neither recorded nor in use. The CIDRs of ServiceCIDR objects of one IP family count as one range, as servers
-    /// allocate from all of them; the finding is about the first. One that is not ready does not count. Of a range whose bitmap could not be read, more may be in use.
-    /// Stale bitmaps, and those beside IPAddress objects, have none. A second call replaces the findings of the first.
+    /// Adds a finding for each range without a free value, and for each of which less than `percent` of a hundred is
+    /// free: free is what is neither recorded nor in use. The CIDRs of ServiceCIDR objects of one IP family count as
+    /// one range, as servers allocate from all of them; the finding is about the first. One that is not ready does not
+    /// count. Of a range whose bitmap could not be read, more may be in use. Stale bitmaps, and those beside IPAddress
+    /// objects, have none. A second call replaces the findings of the first.
     ///
     /// Cost: that of [`RangeReport::counts`].
     pub fn find_full_ranges(&mut self, percent: u8) {

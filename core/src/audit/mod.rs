@@ -1,11 +1,11 @@
 //! The audit: takes the recorded allocations of a cluster and all of its Services, and returns findings, leaks and
 //! repaired bitmaps.
 //!
-//! Ranges are stored as bitmaps; since Kubernetes 1.33 each ClusterIP is an IPAddress object instead. Findings follow the
-//! reference (kubernetes `pkg/registry/core/service/ipallocator/controller/repair.go`, `repairip.go` and
-//! `portallocator/controller/repair.go`). The result is a diff per bitmap and not a blob, so that it can be applied beside
-//! other writers; the API server repairs IPAddress objects. The caller must read the recorded allocations before it lists
-//! the Services.
+//! Ranges are stored as bitmaps; since Kubernetes 1.33 each ClusterIP is an IPAddress object instead. Findings follow
+//! the reference (kubernetes `pkg/registry/core/service/ipallocator/controller/repair.go`, `repairip.go` and
+//! `portallocator/controller/repair.go`). The result is a diff per bitmap and not a blob, so that it can be applied
+//! beside other writers; the API server repairs IPAddress objects. The caller must read the recorded allocations before
+//! it lists the Services.
 //!
 //! ```
 //! use rangekeeper::audit::{Audit, Leaks, Stored};
@@ -167,8 +167,8 @@ impl RepairCounters {
     }
 
     /// Leaks are kept however often they are seen. Only a value that a bitmap beside IPAddress objects records alone
-    /// ([`Reason::BitmapDisagrees`]) is counted and cleared: while a leak only takes room, the API server refuses such an
-    /// address, and nothing but a repair of the bitmap changes that.
+    /// ([`Reason::BitmapDisagrees`]) is counted and cleared: while a leak only takes room, the API server refuses such
+    /// an address, and nothing but a repair of the bitmap changes that.
     pub fn keeping_leaks(self) -> Self {
         Self { keeps_leaks: true, ..self }
     }
@@ -236,8 +236,8 @@ impl Audit {
     }
 
     /// An audit without ranges, of a cluster whose ClusterIPs are IPAddress objects (KEP-1880). A bitmap of ClusterIPs
-    /// is stale there unless [`compare_bitmap`](Self::compare_bitmap) finds that servers still write it: it is counted, and
-    /// not compared with the Services.
+    /// is stale there unless [`compare_bitmap`](Self::compare_bitmap) finds that servers still write it: it is counted,
+    /// and not compared with the Services.
     ///
     /// With `now`, in seconds since 1970, an IPAddress object that is at most 60 s old may still wait for its Service.
     /// Without it none may, as in a snapshot file.
@@ -245,7 +245,7 @@ impl Audit {
         Self { objects: Some(Objects::new(now)), ..Self::default() }
     }
 
-    /// Whether the audit belongs to a [`Pass`](crate::commit::Pass), which ends it by
+    /// Whether the audit belongs to a [`RepairPass`](crate::commit::RepairPass), which ends it by
     /// [`Listing::finish`](crate::commit::Listing::finish).
     pub fn is_of_pass(&self) -> bool {
         self.pass.is_some()
@@ -305,8 +305,8 @@ impl Audit {
 
     /// Adds the configured range of one IP family and its stored bitmap. The first one is the primary range.
     ///
-    /// The stored range may differ from the configured one, after a change of the cluster's configuration. The audit takes
-    /// the values that both have.
+    /// The stored range may differ from the configured one, after a change of the cluster's configuration. The audit
+    /// takes the values that both have.
     ///
     /// # Errors
     /// If the family has a range already, a Service was observed, or the stored object is not a snapshot of a range of
@@ -330,8 +330,8 @@ impl Audit {
         Ok(())
     }
 
-    /// Compares the bitmap at this place with the IPAddress objects and the Services, if these revisions and the objects
-    /// show that servers still write it.
+    /// Compares the bitmap at this place with the IPAddress objects and the Services, if these revisions and the
+    /// objects show that servers still write it.
     ///
     /// # Errors
     /// If ClusterIPs are in bitmaps, a Service was observed, or there is no bitmap of ClusterIPs at this place.
@@ -359,11 +359,12 @@ impl Audit {
     }
 
     /// Adds a range whose stored bitmap cannot be read, as over the Kubernetes API. Values outside it and values of two
-    /// Services are findings. `known` has a bit for each value that is known to be stored, as a server refuses it: of these,
-    /// those that no Service uses are leaks. Other leaks, and values that are not stored, are unknown.
+    /// Services are findings. `known` has a bit for each value that is known to be stored, as a server refuses it: of
+    /// these, those that no Service uses are leaks. Other leaks, and values that are not stored, are unknown.
     ///
     /// # Errors
-    /// If there is a range for the same kind of value already, a Service was observed, or `known` has bits past the range.
+    /// If there is a range for the same kind of value already, a Service was observed, or `known` has bits past the
+    /// range.
     pub fn add_unseen(&mut self, range: AnyRange, known: &[u8]) -> Result<(), AddRangeError> {
         self.check_takes(range)?;
         match range {
@@ -372,14 +373,16 @@ impl Audit {
         }
     }
 
-    /// Says that neither the bitmaps nor the ranges of ClusterIPs are known: of addresses, only those that are not valid and
-    /// those of two Services are findings. Without effect beside a range of ClusterIPs. Memory: some 40 bytes per address.
+    /// Says that neither the bitmaps nor the ranges of ClusterIPs are known: of addresses, only those that are not
+    /// valid and those of two Services are findings. Without effect beside a range of ClusterIPs. Memory: some 40 bytes
+    /// per address.
     pub fn without_cluster_ip_ranges(&mut self) {
         self.without_range = Some(HashSet::new());
     }
 
-    /// Says that the cluster has one more object, which could not be read. It may use or record any value: all leaks stay, with
-    /// their counters at 0, no IPAddress object is repaired, and [`check_cluster`](Self::check_cluster) refuses repairs.
+    /// Says that the cluster has one more object, which could not be read. It may use or record any value: all leaks
+    /// stay, with their counters at 0, no IPAddress object is repaired, and [`check_cluster`](Self::check_cluster)
+    /// refuses repairs.
     pub fn observe_unreadable(&mut self, kind: Unreadable) {
         self.unreadable = self.unreadable.saturating_add(1);
         if let (Some(objects), Unreadable::ServiceCidr) = (&mut self.objects, kind) {
@@ -387,8 +390,8 @@ impl Audit {
         }
     }
 
-    /// Adds one CIDR of a ServiceCIDR object; they may overlap. From one that is not ready, or is being deleted, servers allocate no
-    /// new address, and it has no free ones; the addresses that Services have stay theirs.
+    /// Adds one CIDR of a ServiceCIDR object; they may overlap. From one that is not ready, or is being deleted,
+    /// servers allocate no new address, and it has no free ones; the addresses that Services have stay theirs.
     ///
     /// # Errors
     /// If the audit is of a cluster whose ClusterIPs are in bitmaps, or a Service was observed.
@@ -416,8 +419,8 @@ impl Audit {
     /// Records one Service. Cost: some 30 ns per address or port, independent of the ranges' sizes; if ClusterIPs are
     /// IPAddress objects, some 300 ns more per Service.
     ///
-    /// Addresses count only if a range for ClusterIPs was added, ports only if one for node ports was. All ranges must be
-    /// added before the first Service is observed.
+    /// Addresses count only if a range for ClusterIPs was added, ports only if one for node ports was. All ranges must
+    /// be added before the first Service is observed.
     // Callers loop over it, with and without names: the compiler must inline it into each loop.
     #[inline(always)]
     pub fn observe(&mut self, service: &Service<'_>) {

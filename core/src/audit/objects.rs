@@ -12,7 +12,8 @@ use crate::address::{parse_address, parse_canonical};
 use crate::any::AnyValue;
 use crate::finding::{Finding, FoundValue, Reason, Subject};
 use crate::ipaddress::{
-    ALLOCATOR, AddressObject, ClusterIpVerdict, IpAddressObject, ObjectVerdict, Owner, judge_cluster_ip, judge_object,
+    ALLOCATOR, AddressObject, ClusterIpVerdict, IpAddressObject, IpAddressVerdict, Parent, judge_cluster_ip,
+    judge_object,
 };
 
 use crate::range::Band;
@@ -90,8 +91,8 @@ pub struct ObjectRepair {
 pub struct ServiceCidrReport {
     cidr: ServiceCidr,
     is_ready: bool,
-    /// Offsets, ascending, like those below. Lists, since a compressed bitmap of 1,000,000 offsets of a /64 takes 30 times the
-    /// memory and 100 times as long to build (bench/benches/objects.rs).
+    /// Offsets, ascending, like those below. Lists, since a compressed bitmap of 1,000,000 offsets of a /64 takes 30
+    /// times the memory and 100 times as long to build (bench/benches/objects.rs).
     stored: Vec<u64>,
     in_use: Vec<u64>,
     /// Allocated after the API server's own repair: the addresses in use, and those of objects that it keeps.
@@ -167,7 +168,8 @@ impl Objects {
         });
     }
 
-    /// Records the addresses of a Service, the first of which has the place `order` among the claims. Returns their number.
+    /// Records the addresses of a Service, the first of which has the place `order` among the claims. Returns their
+    /// number.
     pub(super) fn observe_service(&mut self, service: &Service<'_>, order: u64) -> u64 {
         let key = (service.namespace.to_owned(), service.name.to_owned());
         let texts = service.cluster_ip_texts();
@@ -191,7 +193,8 @@ impl Objects {
     pub(super) fn holders(&self) -> impl Iterator<Item = (Subject, IpAddr)> + '_ {
         let objects = self.objects.iter().enumerate().filter_map(|(ordinal, object)| {
             let address = object.address?;
-            let stays = matches!(self.judge_object(object, address), ObjectVerdict::Keep | ObjectVerdict::Wait(_));
+            let stays =
+                matches!(self.judge_object(object, address), IpAddressVerdict::Keep | IpAddressVerdict::Wait(_));
             (object.managed && stays).then_some((Subject::IpAddress(ordinal as u64), address))
         });
         let services = self.claims.iter().enumerate().flat_map(|(ordinal, claims)| {
@@ -213,8 +216,9 @@ impl Objects {
 
     /// Ends the audit of the addresses. Cost: linear in the number of objects times the number of CIDRs.
     ///
-    /// Findings about Services go into `findings`, those about objects after them, from `order` on. `referred` gets, for each
-    /// address that several Services claim, the one of them that the object refers to. With `keeps_all` no object changes.
+    /// Findings about Services go into `findings`, those about objects after them, from `order` on. `referred` gets,
+    /// for each address that several Services claim, the one of them that the object refers to. With `keeps_all` no
+    /// object changes.
     pub(super) fn finish(
         self,
         findings: &mut Findings,
@@ -272,7 +276,8 @@ impl Objects {
                 findings.push((order, Finding { reason, range, subject, value, valid: None }));
                 order += 1;
             };
-            // The repair of the reference reads the references of the allocator's objects, and of those of addresses in use.
+            // The repair of the reference reads the references of the allocator's objects, and of those of addresses in
+            // use.
             let crashes =
                 !object.has_parent && (object.managed || object.address.is_some_and(|address| lost.contains(&address)));
             let Some(address) = object.address else {
@@ -290,16 +295,16 @@ impl Objects {
             }
             let replaced = lost.contains(&address);
             match self.judge_object(object, address) {
-                ObjectVerdict::Keep | ObjectVerdict::Wait(_) => continue,
+                IpAddressVerdict::Keep | IpAddressVerdict::Wait(_) => continue,
                 // The Service that uses the address has a finding, and its repair comes first.
-                ObjectVerdict::NoService | ObjectVerdict::Leaked if replaced || crashes => {}
-                ObjectVerdict::NoService => {
+                IpAddressVerdict::NoService | IpAddressVerdict::Leaked if replaced || crashes => {}
+                IpAddressVerdict::NoService => {
                     find(Reason::IpAddressNotAllocated, self.range_of(address), FoundValue::Address(address));
                 }
-                ObjectVerdict::WrongReference => {
+                IpAddressVerdict::WrongReference => {
                     find(Reason::IpAddressWrongReference, self.range_of(address), FoundValue::Address(address));
                 }
-                ObjectVerdict::Leaked => {
+                IpAddressVerdict::Leaked => {
                     let (range, value) = (self.range_of(address), AnyValue::Address(address));
                     leaks.push(Leak { range, value, object: Some(ordinal as u64), stays: keeps_all });
                 }
@@ -344,11 +349,11 @@ impl Objects {
         }
         let object = self.by_address.get(&address).map(|at| &self.objects[*at]);
         let verdict = judge_cluster_ip(object.map(|object| {
-            let (owner, refers_here) = (self.owner_of(object, address), object.service.as_ref() == Some(key));
-            AddressObject { managed: object.managed, labelled: true, refers_here, owner }
+            let (parent, refers_here) = (self.parent_of(object, address), object.service.as_ref() == Some(key));
+            AddressObject { managed: object.managed, labelled: true, refers_here, parent }
         }));
         // The same repair that removes the object creates another one for the Service.
-        let removed = |object| self.judge_object(object, address) == ObjectVerdict::WrongReference;
+        let removed = |object| self.judge_object(object, address) == IpAddressVerdict::WrongReference;
         let verdict = match verdict {
             ClusterIpVerdict::Wait if object.is_some_and(removed) => ClusterIpVerdict::Create,
             verdict => verdict,
@@ -364,11 +369,11 @@ impl Objects {
         (verdict.reason(), creates)
     }
 
-    fn judge_object(&self, object: &Object, address: IpAddr) -> ObjectVerdict {
+    fn judge_object(&self, object: &Object, address: IpAddr) -> IpAddressVerdict {
         // Both times are truncated to seconds, so the object may be a second younger than their difference.
         let age = |now: i64| Duration::from_secs(now.saturating_sub(object.created).saturating_sub(1).max(0) as u64);
         let unused_for = self.now.map_or(GRACE, age);
-        judge_object(object.managed, self.owner_of(object, address), unused_for, GRACE)
+        judge_object(object.managed, self.parent_of(object, address), unused_for, GRACE)
     }
 
     /// The Service that the object of an address refers to.
@@ -377,12 +382,12 @@ impl Objects {
         self.by_name.get(object.service.as_ref()?).map(|service| *service as u64)
     }
 
-    fn owner_of(&self, object: &Object, address: IpAddr) -> Owner {
-        let Some(key) = &object.service else { return Owner::NoService };
+    fn parent_of(&self, object: &Object, address: IpAddr) -> Parent {
+        let Some(key) = &object.service else { return Parent::NoService };
         match self.by_name.get(key) {
-            None => Owner::Missing,
-            Some(service) if self.claims[*service].addresses.contains(&Ok(address)) => Owner::Uses,
-            Some(_) => Owner::Other,
+            None => Parent::Missing,
+            Some(service) if self.claims[*service].addresses.contains(&Ok(address)) => Parent::Uses,
+            Some(_) => Parent::Other,
         }
     }
 
@@ -426,8 +431,8 @@ impl ServiceCidrReport {
         }
     }
 
-    /// Everything about one address; `None` if the CIDR cannot allocate it. `next` is the state after the API server's own
-    /// repair.
+    /// Everything about one address; `None` if the CIDR cannot allocate it. `next` is the state after the API server's
+    /// own repair.
     pub fn state_of(&self, address: IpAddr) -> Option<OffsetState> {
         let offset = self.cidr.offset_of(address)?;
         let has = |offsets: &[u64]| offsets.binary_search(&offset).is_ok();
@@ -442,8 +447,8 @@ impl ServiceCidrReport {
 
     /// The CIDR cut into at most `count` cells of equal length (the last may be shorter), with counts for a picture.
     ///
-    /// An object that the API server removes counts as leaked if no Service uses its address. An unused address whose object
-    /// is kept, since it is another controller's or still waits for its Service, counts as in use.
+    /// An object that the API server removes counts as leaked if no Service uses its address. An unused address whose
+    /// object is kept, since it is another controller's or still waits for its Service, counts as in use.
     pub fn occupancy(&self, count: u32) -> impl ExactSizeIterator<Item = Cell> + '_ {
         cells(self.cidr.size(), count, |from, to| {
             let within = |offsets: &[u64]| {

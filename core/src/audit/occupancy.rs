@@ -20,8 +20,9 @@ pub struct Cell {
 /// The most stretches: one for each value of a /12.
 const MOST: u32 = 1 << 20;
 
-/// Cuts `0..size` into at most `count` stretches of equal length, and at most [`MOST`], except that the last one may be shorter;
-/// into none if `count` is 0. A stretch is counted when the iterator reaches it; the iterator's length costs nothing.
+/// Cuts `0..size` into at most `count` stretches of equal length, and at most [`MOST`], except that the last one may be
+/// shorter; into none if `count` is 0. A stretch is counted when the iterator reaches it; the iterator's length costs
+/// nothing.
 pub(super) fn cells(
     size: u64,
     count: u32,

@@ -74,8 +74,8 @@ impl Offsets<'_> {
         }
     }
 
-    /// The maximal runs of offsets from `from` on: with `members` of those in the set, else of those below `size` that are
-    /// not in it. A run that holds `from` is cut there.
+    /// The maximal runs of offsets from `from` on: with `members` of those in the set, else of those below `size` that
+    /// are not in it. A run that holds `from` is cut there.
     pub fn runs(&self, members: bool, size: u64, from: u64) -> Box<dyn Iterator<Item = OffsetRun> + '_> {
         let of = |run: crate::bitmap::Run| OffsetRun { first: run.first.into(), last: run.last.into() };
         match self {

@@ -83,8 +83,8 @@ pub(super) struct RangePass<R> {
     pub(super) unseen: bool,
     in_use: Bitmap,
     duplicates: Vec<u32>,
-    /// Claims that are not settled yet. Each one accesses another place of the bitmaps, which misses the nearest cache; if
-    /// many are settled in a row, the processor overlaps these accesses.
+    /// Claims that are not settled yet. Each one accesses another place of the bitmaps, which misses the nearest cache;
+    /// if many are settled in a row, the processor overlaps these accesses.
     waiting: Vec<Claim>,
 }
 
@@ -158,8 +158,8 @@ impl<R: Repaired> RangePass<R> {
         (self.index, BitmapReport::new(self.range.any(), self.stored, self.dropped, in_use, Vec::new(), None))
     }
 
-    /// `alone` are the leaks that only this bitmap records, of one beside IPAddress objects: they are cleared even where
-    /// leaks are kept. With `keeps_all` everything stays.
+    /// `alone` are the leaks that only this bitmap records, of one beside IPAddress objects: they are cleared even
+    /// where leaks are kept. With `keeps_all` everything stays.
     pub(super) fn finish(
         mut self,
         leaks: &mut Leaks<'_>,

@@ -2,9 +2,9 @@
 
 use super::Presence;
 
-/// Where a cluster records its ClusterIPs. Kubernetes 1.33 records them in both places; later releases, and those with the
-/// feature gate DisableAllocatorDualWrite, in objects; older ones, and 1.33 without the feature gate MultiCIDRServiceAllocator, in
-/// bitmaps (KEP-1880).
+/// Where a cluster records its ClusterIPs. Kubernetes 1.33 records them in both places; later releases, and those with
+/// the feature gate DisableAllocatorDualWrite, in objects; older ones, and 1.33 without the feature gate
+/// MultiCIDRServiceAllocator, in bitmaps (KEP-1880).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ClusterIpRecords {
     /// Neither objects nor a bitmap are stored: no kube-apiserver has started.
@@ -19,8 +19,9 @@ pub enum ClusterIpRecords {
 }
 
 impl ClusterIpRecords {
-    /// Decides by what is stored: the number of ServiceCIDR and IPAddress objects, those among them that cannot be read, and the
-    /// bitmap of the primary range, or if there is none of the secondary one; `None` if the source does not show bitmaps.
+    /// Decides by what is stored: the number of ServiceCIDR and IPAddress objects, those among them that cannot be
+    /// read, and the bitmap of the primary range, or if there is none of the secondary one; `None` if the source does
+    /// not show bitmaps.
     ///
     /// ```
     /// use rangekeeper::audit::{ClusterIpRecords, Presence};

@@ -20,8 +20,8 @@ use super::{ObjectRepair, ServiceCidrReport};
 pub struct Report {
     /// One for each range, in the order in which they were added.
     pub ranges: Vec<RangeReport>,
-    /// The findings about Services, in the order of Services, then those about IPAddress objects, in the order of objects,
-    /// then those about bitmaps beside IPAddress objects.
+    /// The findings about Services, in the order of Services, then those about IPAddress objects, in the order of
+    /// objects, then those about bitmaps beside IPAddress objects.
     pub findings: Vec<Finding>,
     /// The number of observed Services.
     pub services: u64,
@@ -29,7 +29,8 @@ pub struct Report {
     pub(super) object_repairs: Vec<ObjectRepair>,
     /// The objects that the repair of data at rest removes or replaces, ascending; none in data that others work on.
     pub(super) removed: Vec<u64>,
-    /// The Service that the IPAddress object refers to, for each address that several Services claim, if it is one of them.
+    /// The Service that the IPAddress object refers to, for each address that several Services claim, if it is one of
+    /// them.
     pub(super) referred: HashMap<IpAddr, u64>,
     /// The second look at all Services, if it has begun.
     pub(super) claims: Option<Claims>,
@@ -42,11 +43,11 @@ pub struct Report {
 pub enum RangeReport {
     /// A bitmap that was compared with the Services, and if ClusterIPs are IPAddress objects, with those.
     Bitmap(BitmapReport),
-    /// A bitmap of ClusterIPs that is no longer used, since ClusterIPs are IPAddress objects. It is counted and not compared:
-    /// all its values count as in use.
+    /// A bitmap of ClusterIPs that is no longer used, since ClusterIPs are IPAddress objects. It is counted and not
+    /// compared: all its values count as in use.
     Stale(BitmapReport),
-    /// A range whose bitmap could not be read. The values that Services use, and those that are known to be stored, count as
-    /// stored. The report has no repair of it.
+    /// A range whose bitmap could not be read. The values that Services use, and those that are known to be stored,
+    /// count as stored. The report has no repair of it.
     Unseen(BitmapReport),
     /// A CIDR of a ServiceCIDR object, compared with the IPAddress objects and the Services.
     ServiceCidr(ServiceCidrReport),
@@ -102,8 +103,8 @@ pub enum Remedy {
     Repair,
     /// The API server, which repairs IPAddress objects when it starts and every few minutes after that.
     ApiServer,
-    /// Only the owner of the object: that of a Service, who recreates it or widens the range, or an administrator, who deletes
-    /// an IPAddress object.
+    /// Only the owner of the object: that of a Service, who recreates it or widens the range, or an administrator, who
+    /// deletes an IPAddress object.
     Owner,
 }
 
@@ -173,14 +174,15 @@ impl Report {
         })
     }
 
-    /// The result for the bitmap at this place; `None` if the range there is not a bitmap that was compared with the Services.
+    /// The result for the bitmap at this place; `None` if the range there is not a bitmap that was compared with the
+    /// Services.
     pub fn bitmap(&self, range: usize) -> Option<&BitmapReport> {
         self.bitmaps().find(|(index, _)| *index == range).map(|(_, bitmap)| bitmap)
     }
 
-    /// The leaks: first those of bitmaps, by range and value, due to be cleaned or not. Then, in the order of objects, the
-    /// IPAddress objects of the allocator whose Service does not exist, unless another Service uses the address. A bitmap
-    /// beside IPAddress objects has findings instead of leaks.
+    /// The leaks: first those of bitmaps, by range and value, due to be cleaned or not. Then, in the order of objects,
+    /// the IPAddress objects of the allocator whose Service does not exist, unless another Service uses the address. A
+    /// bitmap beside IPAddress objects has findings instead of leaks.
     ///
     /// Cost: a copy of each bitmap.
     pub fn leaks(&self) -> impl Iterator<Item = Leak> + '_ {
@@ -200,9 +202,9 @@ impl Report {
         in_bitmaps.chain(self.object_leaks.iter().copied())
     }
 
-    /// The writes of the API server's repair of IPAddress objects: first those for Services, then the removals, both in the
-    /// order of observation. If the Services that claim an address together are known, the object is that of the one that
-    /// keeps it.
+    /// The writes of the API server's repair of IPAddress objects: first those for Services, then the removals, both in
+    /// the order of observation. If the Services that claim an address together are known, the object is that of the
+    /// one that keeps it.
     pub fn object_repairs(&self) -> impl Iterator<Item = ObjectRepair> + '_ {
         self.object_repairs.iter().map(|repair| {
             let keeper =
@@ -228,8 +230,9 @@ impl Report {
         matches!(subject, Subject::IpAddress(ordinal) if self.removed.binary_search(&ordinal).is_ok())
     }
 
-    /// Whether the repair of the bitmap leaves the finding of this report for now: one that [nobody chose](RepairOutcome::Chosen), or a
-    /// value that is recorded in a bitmap beside IPAddress objects and in nothing else, so a request may be creating its object.
+    /// Whether the repair of the bitmap leaves the finding of this report for now: one that [nobody
+    /// chose](RepairOutcome::Chosen), or a value that is recorded in a bitmap beside IPAddress objects and in nothing
+    /// else, so a request may be creating its object.
     pub fn stays(&self, finding: &Finding) -> bool {
         let is_recorded_alone = matches!(finding.subject, Subject::ServiceCidr(_));
         let bitmap = finding.range.filter(|_| finding.reason.is_repairable()).and_then(|range| self.bitmap(range));
@@ -240,11 +243,11 @@ impl Report {
     }
 
     /// Records the outcome of the repair of the bitmap at this place. From then on the report is about what was done:
-    /// [`Values::Set`] and [`Values::Clear`] are the values that were set and cleared, [`Values::Next`] those that were read
-    /// and not cleared, or were set. The other leaks stay.
+    /// [`Values::Set`] and [`Values::Clear`] are the values that were set and cleared, [`Values::Next`] those that were
+    /// read and not cleared, or were set. The other leaks stay.
     ///
-    /// After [`RepairOutcome::Done`] a finding whose remedy is to set the value is dropped if it was not set: its Service
-    /// came after the ranges were read. After [`RepairOutcome::Chosen`] it [stays](Self::stays), and after
+    /// After [`RepairOutcome::Done`] a finding whose remedy is to set the value is dropped if it was not set: its
+    /// Service came after the ranges were read. After [`RepairOutcome::Chosen`] it [stays](Self::stays), and after
     /// [`RepairOutcome::Failed`] it is left.
     ///
     /// # Errors
@@ -347,7 +350,8 @@ impl RangeReport {
         }
     }
 
-    /// The range cut into at most `count` cells, and at most 1,048,576, of equal length (the last may be shorter), with counts for a picture.
+    /// The range cut into at most `count` cells, and at most 1,048,576, of equal length (the last may be shorter), with
+    /// counts for a picture.
     pub fn occupancy(&self, count: u32) -> Box<dyn ExactSizeIterator<Item = Cell> + '_> {
         match self {
             Self::Bitmap(bitmap) | Self::Stale(bitmap) | Self::Unseen(bitmap) => Box::new(bitmap.occupancy(count)),
@@ -468,7 +472,8 @@ impl BitmapReport {
         })
     }
 
-    /// The range cut into at most `count` cells, and at most 1,048,576, of equal length (the last may be shorter), with counts for a picture.
+    /// The range cut into at most `count` cells, and at most 1,048,576, of equal length (the last may be shorter), with
+    /// counts for a picture.
     pub fn occupancy(&self, count: u32) -> impl ExactSizeIterator<Item = Cell> + '_ {
         let (size, leaked) = (self.range.size(), self.leaked());
         cells(u64::from(size), count, move |from, to| {
@@ -504,8 +509,8 @@ mod tests {
         AnyValue::Address(text.parse().expect("an address"))
     }
 
-    /// 10.0.0.3 and 10.0.0.4 are leaked; 10.0.0.1 and 10.0.0.2 are in use and not recorded, and claimed by two Services and
-    /// by one.
+    /// 10.0.0.3 and 10.0.0.4 are leaked; 10.0.0.1 and 10.0.0.2 are in use and not recorded, and claimed by two Services
+    /// and by one.
     fn report(leaks: Leaks<'_>) -> Report {
         let mut audit = Audit::new();
         let stored = Stored { range: "10.0.0.0/24", data: &[0b1100] };

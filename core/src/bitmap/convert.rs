@@ -1,7 +1,7 @@
 //! Bitmaps as the sets of other crates, and back: for control planes that keep such sets.
 //!
-//! The sets of a [`BitmapReport`](crate::audit::BitmapReport), such as what to set, what to clear and what has leaked, are bitmaps,
-//! too.
+//! The sets of a [`BitmapReport`](crate::audit::BitmapReport), such as what to set, what to clear and what has leaked,
+//! are bitmaps, too.
 
 #[cfg(feature = "bitvec")]
 use bitvec::{order::BitOrder, order::Lsb0, slice::BitSlice, store::BitStore, vec::BitVec};
@@ -66,8 +66,8 @@ impl From<&Bitmap> for BitVec<u64, Lsb0> {
 
 #[cfg(feature = "bitvec")]
 impl Bitmap {
-    /// The set over `0..len` with the offsets whose bit is set. Bits past the end of the slice are clear. Cost: zeroed memory, and the
-    /// set offsets.
+    /// The set over `0..len` with the offsets whose bit is set. Bits past the end of the slice are clear. Cost: zeroed
+    /// memory, and the set offsets.
     ///
     /// # Errors
     /// [`PastEnd`] if a bit is set that is not below `len`.

@@ -5,8 +5,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Set while the number is unknown. A bitmap has fewer than 2^32 offsets, so additions and subtractions never reach this
-/// bit and need no test for it.
+/// Set while the number is unknown. A bitmap has fewer than 2^32 offsets, so additions and subtractions never reach
+/// this bit and need no test for it.
 const UNKNOWN: u64 = 1 << 63;
 
 /// The number of set offsets, if it is known.

@@ -35,8 +35,9 @@ const WORD_BITS: u32 = u64::BITS;
 
 /// A set of offsets in `0..len`.
 ///
-/// Memory: `len / 8` bytes and 1/63 of that for the summary. Single-offset operations and searches cost O(log64 len), the first
-/// search after a restore or set algebra O(len / 64); set algebra works word by word, and a restore is a copy.
+/// Memory: `len / 8` bytes and 1/63 of that for the summary. Single-offset operations and searches cost O(log64 len),
+/// the first search after a restore or set algebra O(len / 64); set algebra works word by word, and a restore is a
+/// copy.
 #[derive(Debug)]
 pub struct Bitmap {
     len: u32,
@@ -117,8 +118,8 @@ impl Bitmap {
         self.changed();
     }
 
-    /// The lowest clear offset that is not below `from`. Cost: O(log64 len); after a restore or set algebra, and before the first
-    /// [`insert_next`](Self::insert_next), O(words skipped).
+    /// The lowest clear offset that is not below `from`. Cost: O(log64 len); after a restore or set algebra, and before
+    /// the first [`insert_next`](Self::insert_next), O(words skipped).
     #[inline(always)]
     pub fn next_clear(&self, from: u32) -> Option<u32> {
         if from >= self.len {
@@ -144,8 +145,8 @@ impl Bitmap {
         (from..self.words.len() as u32).find(|index| !self.is_word_full(*index, self.stored(*index)))
     }
 
-    /// Sets the lowest clear offset in `from..end`, and returns it. Cost: O(log64 len); for the first time after a restore or set
-    /// algebra O(len / 64).
+    /// Sets the lowest clear offset in `from..end`, and returns it. Cost: O(log64 len); for the first time after a
+    /// restore or set algebra O(len / 64).
     #[inline(always)]
     pub fn insert_next(&mut self, from: u32, end: u32) -> Option<u32> {
         let end = end.min(self.len);
@@ -293,7 +294,8 @@ impl Bitmap {
         u64::from_be_bytes(self.words.last_but(index))
     }
 
-    /// The word as it lies in memory. A change of single bits needs no other order, and WebAssembly has no instruction for it.
+    /// The word as it lies in memory. A change of single bits needs no other order, and WebAssembly has no instruction
+    /// for it.
     #[inline(always)]
     fn stored(&self, index: u32) -> u64 {
         u64::from_ne_bytes(self.words.last_but(index))
@@ -333,8 +335,8 @@ impl Bitmap {
         self.summary.forget();
     }
 
-    /// Rebuilds the summary if it is not known. Not done by a restore: most restored bitmaps are changed a little and stored again,
-    /// and it takes longer than the copy where there are no vectors.
+    /// Rebuilds the summary if it is not known. Not done by a restore: most restored bitmaps are changed a little and
+    /// stored again, and it takes longer than the copy where there are no vectors.
     #[inline]
     fn summarize(&mut self) {
         if !self.summary.is_known() {
@@ -394,16 +396,16 @@ impl<'a> IntoIterator for &'a Bitmap {
     }
 }
 
-/// What a rebuild compares: halves of words, as every vector unit compares 32 bits at a time; whole words in WebAssembly, which
-/// becomes Go without vectors.
+/// What a rebuild compares: halves of words, as every vector unit compares 32 bits at a time; whole words in
+/// WebAssembly, which becomes Go without vectors.
 #[cfg(not(target_arch = "wasm32"))]
 type Part = u32;
 #[cfg(target_arch = "wasm32")]
 type Part = u64;
 const PART: usize = size_of::<Part>();
 
-/// Whether any part of a word has all its bits set, as each full word has. [`full_words`], which compares whole words, takes five
-/// times as long with vectors.
+/// Whether any part of a word has all its bits set, as each full word has. [`full_words`], which compares whole words,
+/// takes five times as long with vectors.
 #[inline]
 fn may_have_full(words: &[[u8; 8]; 64]) -> bool {
     let (parts, _) = words.as_flattened().as_chunks::<PART>();

@@ -1,8 +1,8 @@
 //! The memory of a bitmap.
 //!
-//! The words of a large bitmap begin at a page. A snapshot and a restore are mostly a copy, and callers' buffers of that
-//! size begin at a page too or, from malloc, a little after one. A copy takes a tenth longer if its source begins later
-//! in a page than its target, since the processor compares loads with earlier stores by the low 12 bits alone.
+//! The words of a large bitmap begin at a page. A snapshot and a restore are mostly a copy, and callers' buffers of
+//! that size begin at a page too or, from malloc, a little after one. A copy takes a tenth longer if its source begins
+//! later in a page than its target, since the processor compares loads with earlier stores by the low 12 bits alone.
 
 use std::ops::{Deref, DerefMut};
 

@@ -8,12 +8,12 @@ use crate::snapshot::restore_for;
 
 use super::config::Replace;
 use super::operation::Failure;
-use super::request::{Guard, KeyValue};
+use super::request::{KeyState, KeyValue};
 
 /// The stored object in one state of its key.
 #[derive(Clone, Debug)]
 pub(super) struct Base<R: Range> {
-    pub(super) state: Guard,
+    pub(super) state: KeyState,
     pub(super) content: Content<R>,
 }
 
@@ -57,7 +57,7 @@ impl<R: Range> Base<R> {
         let Some(key) = key else {
             let (object, used) = (RangeAllocation::new(Form::Protobuf), Allocator::new(range, strategy));
             let content = Content::Readable(Readable { object, used, range_state: RangeState::Uninitialised });
-            return Self { state: Guard::default(), content };
+            return Self { state: KeyState::default(), content };
         };
         let content = match decode(key.value, range, strategy) {
             Ok(readable) => Content::Readable(readable),
@@ -89,8 +89,8 @@ impl<R: Range> Base<R> {
 }
 
 impl<R: Range> Readable<R> {
-    /// Why a repair must not write the configured range here. `is_used`: Services use values of the configured range that are
-    /// not recorded.
+    /// Why a repair must not write the configured range here. `is_used`: Services use values of the configured range
+    /// that are not recorded.
     pub(super) fn refuses(&self, replace: Replace, is_used: bool, outside: u32) -> Option<Failure<R>> {
         if replace != Replace::IfUnused {
             return None;

@@ -9,13 +9,13 @@ use super::base::{Base, Content, Readable};
 use super::operation::{Failure, Operation, Outcome};
 use super::pending::Pending;
 use super::plan::{Context, Effect, Plan, Planned};
-use super::request::{Guard, Request, Witness};
+use super::request::{KeyState, Request, Witness};
 
 /// Operations evaluated on one state of the key.
 #[derive(Clone, Debug)]
 pub(super) struct Batch<R: Range> {
     /// The state that they were evaluated on.
-    pub(super) state: Guard,
+    pub(super) state: KeyState,
     pub(super) entries: Vec<Entry<R>>,
     /// What is in use afterwards; `None` if it stays as it is, or cannot be read.
     pub(super) next: Option<Readable<R>>,
@@ -29,8 +29,8 @@ pub(super) struct Entry<R: Range> {
 }
 
 impl<R: Range> Batch<R> {
-    /// Evaluates operations on the base: the sets of repairs first, then allocations, then clears. So nothing is set that
-    /// the same batch clears, and the revision before a batch shows each of its allocated values as free.
+    /// Evaluates operations on the base: the sets of repairs first, then allocations, then clears. So nothing is set
+    /// that the same batch clears, and the revision before a batch shows each of its allocated values as free.
     pub(super) fn plan(
         base: &Base<R>,
         operations: Vec<Pending<R>>,
@@ -80,19 +80,19 @@ impl<R: Range> Batch<R> {
         Request::Swap { guard: self.state, value, witness: self.witness(), services_unchanged_since, look }
     }
 
-    /// What its compare-and-swap does with the witness. What the same batch allocates cannot be proven then, and its Services
-    /// are not written.
+    /// What its compare-and-swap does with the witness. What the same batch allocates cannot be proven then, and its
+    /// Services are not written.
     fn witness(&self) -> Witness {
-        match (self.state == Guard::default() || self.effect.by_hand, self.effect.set.is_empty()) {
+        match (self.state == KeyState::default() || self.effect.by_hand, self.effect.set.is_empty()) {
             (true, _) => Witness::Delete,
             (false, true) => Witness::Keep,
             (false, false) => Witness::Put,
         }
     }
 
-    /// Whether the list of Services no longer counts, as a Service has been written or the look is gone: the conditions did not
-    /// hold, though the key is in the state that was expected.
-    pub(super) fn lost_list(&self, key: Guard) -> bool {
+    /// Whether the list of Services no longer counts, as a Service has been written or the look is gone: the conditions
+    /// did not hold, though the key is in the state that was expected.
+    pub(super) fn lost_list(&self, key: KeyState) -> bool {
         let depends = self.effect.services_unchanged_since.is_some() || self.effect.look.is_some();
         depends && self.state == key
     }

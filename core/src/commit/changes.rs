@@ -9,7 +9,7 @@ use std::mem;
 use crate::bitmap::Bitmap;
 
 use super::limits::Limits;
-use super::request::Guard;
+use super::request::KeyState;
 
 /// How many views are told apart from those of another store.
 const VIEWS: usize = 64;
@@ -17,8 +17,8 @@ const VIEWS: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Changes {
     limits: Limits,
-    /// The state of the key up to which all is known. What it holds is the base's content, or `head_content`.
-    head: Guard,
+    /// The newest state of the key with a complete history. Its content is the base's, or `head_content`.
+    head: KeyState,
     /// What the head holds, where that is not the base: it lags behind, or a watch has run ahead.
     head_content: Option<Bitmap>,
     /// All changes of later revisions are known.
@@ -53,7 +53,7 @@ impl Changes {
     }
 
     /// Starts again at the base, whose key is in this state.
-    pub(super) fn restart(&mut self, base: Guard) {
+    pub(super) fn restart(&mut self, base: KeyState) {
         (self.head, self.head_content, self.since) = (base, None, base.mod_revision);
         self.revisions.clear();
         self.offsets.clear();
@@ -61,7 +61,7 @@ impl Changes {
     }
 
     /// Goes on at the base, which the store has reached by changes that are not known.
-    pub(super) fn skip_to(&mut self, base: Guard) {
+    pub(super) fn skip_to(&mut self, base: KeyState) {
         self.restart(base);
     }
 
@@ -82,7 +82,8 @@ impl Changes {
         });
     }
 
-    /// Whether an offset that is followed since a view of this revision has not changed; `None` if none is.
+    /// A test whether a followed offset is unchanged since the view of this revision; `None` if none is followed from
+    /// there.
     pub(super) fn followed_since(&self, revision: u64) -> Option<impl Fn(u32) -> bool + '_> {
         let leaks = self.leaks.as_ref().filter(|leaks| leaks.since == revision)?;
         Some(|offset| leaks.unchanged.binary_search(&offset).is_ok())
@@ -94,7 +95,7 @@ impl Changes {
         self.trusted_from = self.trusted_from.max(revision + 1);
         self.store += 1;
         self.distrusted_views.extend(self.views.drain(..));
-        self.restart(Guard::default());
+        self.restart(KeyState::default());
     }
 
     /// Which store this is the history of.
@@ -129,8 +130,8 @@ impl Changes {
         !is_distrusted && (self.is_own(view) || self.views.contains(&view))
     }
 
-    /// The state of the key up to which all is known.
-    pub(super) fn head(&self) -> Guard {
+    /// The newest state of the key with a complete history.
+    pub(super) fn head(&self) -> KeyState {
         self.head
     }
 
@@ -155,7 +156,7 @@ impl Changes {
     }
 
     /// The key has gone from the head's state to the next one, which differs from it in these offsets.
-    pub(super) fn advance(&mut self, to: Guard, offsets: impl IntoIterator<Item = u32>) {
+    pub(super) fn advance(&mut self, to: KeyState, offsets: impl IntoIterator<Item = u32>) {
         self.head = to;
         let before = self.offsets.len();
         self.offsets.extend(offsets);

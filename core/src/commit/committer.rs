@@ -14,7 +14,7 @@ use super::history::History;
 use super::limits::Limits;
 use super::operation::{Failure, Known, Operation, Outcome, Ticket};
 use super::pacing::Pacing;
-use super::pending::{Owner, Pending};
+use super::pending::{Pending, Submitter};
 use super::plan::Context;
 use super::protection::Protection;
 use super::queue::Queue;
@@ -68,16 +68,16 @@ impl<R: Range, G: Rng> Committer<R, G> {
 
     /// How many operations have not ended.
     pub fn pending(&self) -> usize {
-        let owners = self.queue.owners().chain(self.flight.iter().flat_map(Flight::owners));
-        owners.filter(|owner| matches!(owner, Owner::Caller(_))).count()
+        let submitters = self.queue.submitters().chain(self.flight.iter().flat_map(Flight::submitters));
+        submitters.filter(|submitter| matches!(submitter, Submitter::Caller(_))).count()
     }
 
     /// Queues an operation; it ends by `deadline` (`Duration::MAX` for none).
     pub fn submit(&mut self, mut operation: Operation<R>, deadline: Duration) -> Ticket {
         let ticket = self.queue.next_ticket();
-        let owner = Owner::Caller(ticket);
+        let submitter = Submitter::Caller(ticket);
         if let Err(failure) = operation.check(self.range()) {
-            self.queue.end(owner, Outcome::Failed(failure));
+            self.queue.end(submitter, Outcome::Failed(failure));
             return ticket;
         }
         if let Operation::Repair(diff) = &mut operation {
@@ -85,17 +85,17 @@ impl<R: Range, G: Rng> Committer<R, G> {
             diff.read = self.history.accept_pass(diff.read);
         }
         self.timers.set_earlier(Timer::Deadline, deadline);
-        self.queue.push(Pending::new(owner, operation, deadline));
+        self.queue.push(Pending::new(submitter, operation, deadline));
         ticket
     }
 
-    /// Ends an operation that its caller no longer waits for. What it allocates all the same is released again. Cost: O(operations
-    /// that wait).
+    /// Ends an operation that its caller no longer waits for. What it allocates all the same is released again. Cost:
+    /// O(operations that wait).
     pub fn cancel(&mut self, ticket: Ticket) {
-        let owner = Owner::Caller(ticket);
-        let queued = self.queue.remove(owner).map(|pending| pending.given_up(false, Failure::Cancelled));
-        if let Some(outcome) = queued.or_else(|| self.flight.as_mut()?.cancel(owner)) {
-            self.queue.end(owner, outcome);
+        let submitter = Submitter::Caller(ticket);
+        let queued = self.queue.remove(submitter).map(|pending| pending.given_up(false, Failure::Cancelled));
+        if let Some(outcome) = queued.or_else(|| self.flight.as_mut()?.cancel(submitter)) {
+            self.queue.end(submitter, outcome);
         }
     }
 
@@ -106,8 +106,8 @@ impl<R: Range, G: Rng> Committer<R, G> {
         }
     }
 
-    /// The Service for which this committer allocated a value is stored. Until then the value is set again in a store that is
-    /// restored from a backup.
+    /// The Service for which this committer allocated a value is stored. Until then the value is set again in a store
+    /// that is restored from a backup.
     pub fn written(&mut self, value: R::Value) {
         if let Some(offset) = self.range().offset_of(value) {
             self.protection.written(offset);
@@ -117,8 +117,8 @@ impl<R: Range, G: Rng> Committer<R, G> {
     /// Returns what to do next. To be called again after it is done, until it says to wait; and after each
     /// [`submit`](Self::submit), [`cancel`](Self::cancel), [`abandon`](Self::abandon) and [`handle`](Self::handle).
     ///
-    /// Cost: that of the operations that it carries out, O(size / 64) for each request; once a deadline is over O(operations that
-    /// wait).
+    /// Cost: that of the operations that it carries out, O(size / 64) for each request; once a deadline is over
+    /// O(operations that wait).
     pub fn poll(&mut self, now: Duration) -> Step<R> {
         self.advance(now);
         let finished = self.queue.take_finished();
@@ -141,7 +141,8 @@ impl<R: Range, G: Rng> Committer<R, G> {
         self.history.connection.compare(self.queue.newest_as_of(), may_be_new);
         self.timers.expire(Timer::Watch, now);
         let waits = self.waits_for_history();
-        // Once a watch has caught up or failed, the next gap has its own time, also if a request was under way all along.
+        // Once a watch has caught up or failed, the next gap has its own time, also if a request was under way all
+        // along.
         if (!waits || self.may_send(now)) && self.timers.wait_for_watch(waits, now) && self.history.watch_lags() {
             self.history.watch_failed();
         }

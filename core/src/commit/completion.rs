@@ -8,12 +8,12 @@ use crate::range::Range;
 use super::batch::{Batch, Entry};
 use super::edit::Edited;
 use super::history::History;
-use super::operation::{Diff, Failure, Listed, Operation, Outcome};
-use super::pending::{Owner, Pending};
+use super::operation::{Diff, Failure, Operation, Outcome, ServiceList};
+use super::pending::{Pending, Submitter};
 use super::plan::Planned;
 use super::protection::Protection;
 use super::queue::Queue;
-use super::request::Guard;
+use super::request::KeyState;
 
 /// The answer to a compare-and-swap that was written.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +50,7 @@ impl Written {
         }
     }
 
-    /// Ends an allocation. What nobody waits for any more is released again.
+    /// Ends an allocation. If its caller has given up, the values are released again.
     fn allocated<R: Range>(
         self,
         history: &History<R>,
@@ -62,7 +62,7 @@ impl Written {
         let Self { revision, use_until, is_late } = self;
         let (range, store) = (history.range(), history.store());
         let values: Vec<R::Value> = offsets.iter().filter_map(|offset| range.value_at(*offset)).collect();
-        let is_wanted = pending.owner != Owner::Nobody;
+        let is_wanted = pending.submitter != Submitter::Nobody;
         if is_late || !is_wanted {
             queue.undo(values.iter().copied(), revision, store);
         }
@@ -71,7 +71,7 @@ impl Written {
             queue.push_front(pending);
         } else if is_wanted {
             offsets.iter().for_each(|offset| protection.hand_out(*offset));
-            queue.end(pending.owner, Outcome::Allocated { values, revision, store, use_until });
+            queue.end(pending.submitter, Outcome::Allocated { values, revision, store, use_until });
         }
     }
 }
@@ -83,10 +83,11 @@ pub(super) fn confirm<R: Range>(batch: Batch<R>, revision: u64, queue: &mut Queu
     }
 }
 
-/// Puts the operations of a batch back that has not ended them. If its outcome `is_unknown` it may have carried them out.
+/// Puts the operations of a batch back that has not ended them. If its outcome `is_unknown` it may have carried them
+/// out.
 pub(super) fn put_back<R: Range>(batch: Batch<R>, is_unknown: bool, queue: &mut Queue<R>) {
     for Entry { mut pending, .. } in batch.entries.into_iter().rev() {
-        if pending.owner != Owner::Nobody {
+        if pending.submitter != Submitter::Nobody {
             pending.retry(is_unknown.then_some(batch.state));
             queue.push_front(pending);
         }
@@ -95,7 +96,7 @@ pub(super) fn put_back<R: Range>(batch: Batch<R>, is_unknown: bool, queue: &mut 
 
 /// Puts the operations of a batch back whose conditions did not hold: the key, or the Services that it depends on, had
 /// changed. Returns whether it was the key, which is in this state.
-pub(super) fn conflict<R: Range>(mut batch: Batch<R>, key: Guard, queue: &mut Queue<R>) -> bool {
+pub(super) fn conflict<R: Range>(mut batch: Batch<R>, key: KeyState, queue: &mut Queue<R>) -> bool {
     let lost_list = batch.lost_list(key);
     if lost_list {
         // One of them may have what was to be cleared.
@@ -106,19 +107,20 @@ pub(super) fn conflict<R: Range>(mut batch: Batch<R>, key: Guard, queue: &mut Qu
     !lost_list
 }
 
-/// Ends the edits of a batch whose list of Services no longer counts: their callers list again. A dry run depends on nothing.
+/// Ends the edits of a batch whose list of Services no longer counts: their callers list again. A dry run depends on
+/// nothing.
 fn end_edits<R: Range>(batch: &mut Batch<R>, queue: &mut Queue<R>) {
     batch.entries.retain(|Entry { pending, .. }| match &pending.operation {
         Operation::Edit(edit) if edit.look.is_some() => {
-            queue.end(pending.owner, pending.given_up(false, Failure::ServicesWritten { listed: edit.listed }));
+            queue.end(pending.submitter, pending.given_up(false, Failure::ServicesWritten { listed: edit.listed }));
             false
         }
         _ => true,
     });
 }
 
-/// Ends the operations of a batch that the store refuses, and says why. A compare-and-swap needs a read first: etcd carries
-/// one out that exceeds its quota, and then says that there is no space.
+/// Ends the operations of a batch that the store refuses, and says why. A compare-and-swap needs a read first: etcd
+/// carries one out that exceeds its quota, and then says that there is no space.
 pub(super) fn refuse<R: Range>(mut batch: Batch<R>, is_swap: bool, message: &str, queue: &mut Queue<R>) {
     if is_swap {
         for Entry { pending, .. } in &mut batch.entries {
@@ -127,7 +129,7 @@ pub(super) fn refuse<R: Range>(mut batch: Batch<R>, is_swap: bool, message: &str
         return put_back(batch, true, queue);
     }
     for Entry { pending, .. } in batch.entries {
-        queue.end(pending.owner, pending.refused(message));
+        queue.end(pending.submitter, pending.refused(message));
     }
 }
 
@@ -136,8 +138,9 @@ pub(super) fn restore_lost<R: Range>(history: &History<R>, protection: &mut Prot
     let Some(base) = history.base().filter(|base| base.is_initialised()) else { return };
     let Some(set) = protection.take_lost(base.used()) else { return };
     let (read, clear) = (base.state.mod_revision, Bitmap::new(set.len()));
-    let diff = Diff { read, set, clear, duplicates: Vec::new(), outside: 0, listed: Listed::Elsewhere, look: None };
-    queue.push(Pending::new(Owner::Own, Operation::Repair(Box::new(diff)), Duration::MAX));
+    let diff =
+        Diff { read, set, clear, duplicates: Vec::new(), outside: 0, listed: ServiceList::Elsewhere, look: None };
+    queue.push(Pending::new(Submitter::Own, Operation::Repair(Box::new(diff)), Duration::MAX));
 }
 
 /// Ends an operation as it was evaluated.
@@ -159,7 +162,7 @@ fn end<R: Range>(
         }
     };
     if let Some(outcome) = outcome {
-        queue.end(pending.owner, outcome);
+        queue.end(pending.submitter, outcome);
     }
 }
 

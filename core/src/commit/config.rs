@@ -9,20 +9,20 @@ use crate::allocator::Strategy;
 pub struct Config {
     /// How values are chosen.
     pub strategy: Strategy,
-    /// In which time a Service has to be written once its values are allocated: two intervals of repair, 6 minutes in
-    /// Kubernetes. A creator that takes longer may lose them.
+    /// How long a creator has to write the Service after the allocation of its values: two intervals of repair,
+    /// 6 minutes in Kubernetes. One that takes longer may lose them.
     pub grace: Duration,
     /// Which stored range a repair may replace by the configured one.
     pub replace: Replace,
 }
 
-/// Whether a repair replaces an object for another range of the same kind by one for the configured range. An API server
-/// whose range is the stored one can allocate nothing from then on, and Services whose values the configured range does not
-/// have get them back from nobody.
+/// Whether a repair replaces an object for another range of the same kind by one for the configured range. An API
+/// server whose range is the stored one can allocate nothing from then on, and Services whose values the configured
+/// range does not have get them back from nobody.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Replace {
-    /// Only if no value is recorded in it, and no Service has a value; nor is a missing object created while a Service has
-    /// a value outside of the configured range.
+    /// Only if no value is recorded in it, and no Service has a value; nor is a missing object created while a Service
+    /// has a value outside of the configured range.
     #[default]
     IfUnused,
     /// As [`Always`](Self::Always) until the stored range was the configured one once, and then as

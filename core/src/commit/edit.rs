@@ -1,8 +1,8 @@
 //! Changes by hand: what an operator allocates, releases, carries out as planned, or takes back.
 //!
-//! A repair pass counts leaks and takes its time. An edit is one look at the Services and one write, which depends on it: it
-//! is written only if no Service has been written after the list, and a write of a Service that reaches the store later
-//! cannot have a value that it frees ([`Witness::Delete`](super::Witness)).
+//! A repair pass counts leaks and takes its time. An edit is one look at the Services and one write, which depends on
+//! it: it is written only if no Service has been written after the list, and a write of a Service that reaches the
+//! store later cannot have a value that it frees ([`Witness::Delete`](super::Witness)).
 
 use std::num::NonZeroU64;
 
@@ -31,19 +31,19 @@ pub struct Edit<R: Range> {
     pub in_use: Bitmap,
     /// At which revision of the store of the range Services were listed: that of the look.
     pub listed: u64,
-    /// For [`EditKind::Plan`] and [`EditKind::Undo`]: the revision from which on a value to free has to be recorded without
-    /// a break. Otherwise its record may be of a Service that is being created.
+    /// For [`EditKind::Plan`] and [`EditKind::Undo`]: the revision from which on a value to free has to be recorded
+    /// without a break. Otherwise its record may be of a Service that is being created.
     pub since: u64,
-    /// The [look](super::Pass::fenced) at Services. Without one it is a dry run: nothing is picked or written, and the outcome says
-    /// what would be done.
+    /// The [look](super::RepairPass::fenced) at Services. Without one it is a dry run: nothing is picked or written,
+    /// and the outcome says what would be done.
     pub look: Option<NonZeroU64>,
 }
 
 /// What an edit demands of a value before it changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EditKind {
-    /// To record it: that it is free and that no Service uses it. To free it: that no Service uses it. All is written or
-    /// nothing; what is free already stays so.
+    /// To record it: that it is free and that no Service uses it. To free it: that no Service uses it. All is written
+    /// or nothing; what is free already stays so.
     Change,
     /// As [`Change`](Self::Change), also if a Service uses it.
     Force,
@@ -159,7 +159,8 @@ impl<R: Range> Plan<'_, R> {
         Planned::Edit(Edited { revision: 0, is_done, values })
     }
 
-    /// Sets the values that are to be set, and picks others. Fails with the number of values that there are, and sets nothing then.
+    /// Sets the values that are to be set, and picks others. Fails with the number of values that there are, and sets
+    /// nothing then.
     fn set_by_hand(
         &mut self,
         values: &[(R::Value, Fate)],

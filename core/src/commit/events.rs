@@ -11,7 +11,7 @@ use super::committer::Committer;
 use super::completion::{self, Written};
 use super::flight::Flight;
 use super::history::Adopted;
-use super::request::{Answer, Change, Event, Guard, Header};
+use super::request::{Answer, Change, Event, Header, KeyState};
 
 impl<R: Range, G: Rng> Committer<R, G> {
     /// Takes in an event.
@@ -68,7 +68,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
             (batch, Answer::Current(key)) => {
                 if let Some(batch) = batch {
                     self.pacing.answered();
-                    if completion::conflict(batch, key.map_or(Guard::default(), |key| key.state), &mut self.queue) {
+                    if completion::conflict(batch, key.map_or(KeyState::default(), |key| key.state), &mut self.queue) {
                         self.pacing.lost(now, &mut self.timers, &mut self.rng);
                     }
                 }

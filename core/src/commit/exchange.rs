@@ -1,13 +1,13 @@
 //! What a repair pass and a committer tell each other, as plain data: they may be in different memories.
 //!
-//! The methods of [`Pass`] and [`Found`] that take a [`Committer`] do all of it in one step. Those here are its parts, in this
-//! order:
+//! The methods of [`RepairPass`] and [`Found`] that take a [`Committer`] do all of it in one step. Those here are its
+//! parts, in this order:
 //!
 //! | step | pass | committer | pass | committer |
 //! |---|---|---|---|---|
-//! | [`Pass::begin`] | [`Pass::begin_range`] | [`Committer::keep_history`] | | |
-//! | [`Pass::read`] | [`Pass::since`] | [`Committer::followed`] | [`Pass::read_range`] | |
-//! | [`Pass::fenced`] | [`Pass::fenced_range`] | | | |
+//! | [`RepairPass::begin`] | [`RepairPass::begin_range`] | [`Committer::keep_history`] | | |
+//! | [`RepairPass::read`] | [`RepairPass::since`] | [`Committer::followed`] | [`RepairPass::read_range`] | |
+//! | [`RepairPass::fenced`] | [`RepairPass::fenced_range`] | | | |
 //! | [`Found::refusal`] | [`Found::needs`] | [`Committer::refusal`] | | |
 //! | [`Found::diff`] | [`Found::due`] | [`Committer::handed_out`] | [`Found::diff_of`] | [`Committer::follow`] |
 
@@ -20,7 +20,7 @@ use crate::range::Range;
 
 use super::{Committer, Failure, Replace};
 #[cfg(doc)]
-use super::{Found, Pass};
+use super::{Found, RepairPass};
 
 /// What a pass asks about the time since the pass before.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,8 @@ pub struct Followed {
     pub is_own: bool,
     /// Whether the object was there and initialised.
     pub initialised: bool,
-    /// The offsets that changed since the view before, or those of the leaks that may have; `None` if that is not known.
+    /// The offsets that changed since the view before, or those of the leaks that may have; `None` if that is not
+    /// known.
     pub changed: Option<Bitmap>,
 }
 
@@ -93,7 +94,8 @@ impl<R: Range, G: Rng> Committer<R, G> {
         Followed { store, is_own, initialised: self.known().initialised, changed }
     }
 
-    /// Why a repair that needs this will be refused, or would be without [`Replace::Once`], as far as the stored object is known.
+    /// Why a repair that needs this will be refused, or would be without [`Replace::Once`], as far as the stored object
+    /// is known.
     pub fn refusal(&self, needs: Needs) -> Option<Failure<R>> {
         let replace = match self.config.replace {
             Replace::Once => Replace::IfUnused,

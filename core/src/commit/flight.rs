@@ -6,7 +6,7 @@ use crate::range::Range;
 
 use super::batch::Batch;
 use super::operation::{Failure, Outcome};
-use super::pending::{Owner, Pending};
+use super::pending::{Pending, Submitter};
 use super::queue::Queue;
 
 #[derive(Clone, Debug)]
@@ -26,19 +26,19 @@ pub(super) struct Flight<R: Range> {
 
 impl<R: Range> Flight<R> {
     /// For whom the operations are carried out.
-    pub(super) fn owners(&self) -> impl Iterator<Item = Owner> + '_ {
-        self.batch.iter().flat_map(|batch| &batch.entries).map(|entry| entry.pending.owner)
+    pub(super) fn submitters(&self) -> impl Iterator<Item = Submitter> + '_ {
+        self.batch.iter().flat_map(|batch| &batch.entries).map(|entry| entry.pending.submitter)
     }
 
     fn pending(&mut self) -> impl Iterator<Item = &mut Pending<R>> {
         self.batch.iter_mut().flat_map(|batch| &mut batch.entries).map(|entry| &mut entry.pending)
     }
 
-    /// Ends the operation of `owner`, who does not want it any more.
-    pub(super) fn cancel(&mut self, owner: Owner) -> Option<Outcome<R>> {
+    /// Ends the operation of `submitter`, which does not want it any more.
+    pub(super) fn cancel(&mut self, submitter: Submitter) -> Option<Outcome<R>> {
         let is_swap = self.is_swap;
-        let pending = self.pending().find(|pending| pending.owner == owner)?;
-        pending.owner = Owner::Nobody;
+        let pending = self.pending().find(|pending| pending.submitter == submitter)?;
+        pending.submitter = Submitter::Nobody;
         Some(pending.given_up(is_swap, Failure::Cancelled))
     }
 
@@ -49,8 +49,8 @@ impl<R: Range> Flight<R> {
             if now < pending.deadline {
                 earliest = earliest.min(pending.deadline);
             } else {
-                queue.end(pending.owner, pending.given_up(is_swap, Failure::DeadlineExceeded));
-                pending.owner = Owner::Nobody;
+                queue.end(pending.submitter, pending.given_up(is_swap, Failure::DeadlineExceeded));
+                pending.submitter = Submitter::Nobody;
             }
         }
         earliest
@@ -82,7 +82,11 @@ mod tests {
             let mut flight = flight(is_swap, vec![pending(0, Operation::Create), pending(1, operation)]);
             let expected = if is_unknown { Outcome::Unknown } else { Outcome::Failed(Failure::Cancelled) };
             assert_eq!(flight.cancel(caller(1)), Some(expected));
-            assert_eq!(flight.owners().collect::<Vec<_>>(), [caller(0), Owner::Nobody], "it stays part of the batch");
+            assert_eq!(
+                flight.submitters().collect::<Vec<_>>(),
+                [caller(0), Submitter::Nobody],
+                "it stays part of the batch"
+            );
             assert_eq!(flight.cancel(caller(1)), None);
         }
     }

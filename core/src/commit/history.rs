@@ -13,7 +13,7 @@ use super::connection::Connection;
 use super::limits::Limits;
 use super::operation::{Known, UNKNOWN_REVISION, View};
 use super::protection::Protection;
-use super::request::{Answer, Change, Guard, Header, KeyValue};
+use super::request::{Answer, Change, Header, KeyState, KeyValue};
 
 /// What is known of the key.
 #[derive(Clone, Debug)]
@@ -76,7 +76,7 @@ impl<R: Range> History<R> {
     }
 
     /// The newest state of the key that is known.
-    pub(super) fn state(&self) -> Option<Guard> {
+    pub(super) fn state(&self) -> Option<KeyState> {
         self.base.as_ref().map(|base| base.state)
     }
 
@@ -126,14 +126,15 @@ impl<R: Range> History<R> {
 
     /// From which revision on to watch the key. `is_needed` says that something waits for it, or did lately.
     pub(super) fn watch_from(&self, is_needed: bool) -> Option<u64> {
-        let known = self.base.is_some() && self.changes.head() != Guard::default();
+        let known = self.base.is_some() && self.changes.head() != KeyState::default();
         // The key was still as it is known when the last answer came. What lies before may be compacted.
         let answered = self.connection.answered_revision().filter(|_| self.is_complete()).unwrap_or(0);
         let watches = known && (self.is_kept || is_needed) && self.connection.may_watch();
         watches.then(|| self.changes.head().mod_revision.max(answered) + 1)
     }
 
-    /// The watch reports a change. Returns whether that is the new base; no request may be evaluated on the old one then.
+    /// The watch reports a change. Returns whether that is the new base; no request may be evaluated on the old one
+    /// then.
     pub(super) fn watched(&mut self, change: Change<'_>, is_asking: bool, protection: &mut Protection) -> bool {
         let Some(base) = self.base.as_ref().filter(|_| self.connection.may_watch()) else { return false };
         // Also if it cannot be used for the history.
@@ -196,14 +197,14 @@ impl<R: Range> History<R> {
         is_same
     }
 
-    /// Whether the key is what it cannot be any more, or never was, in the store that is known. After a restore this can
-    /// say what the header does not: etcd lets an operator raise the revision.
+    /// Whether the key is what it cannot be any more, or never was, in the store that is known. After a restore this
+    /// can say what the header does not: etcd lets an operator raise the revision.
     fn contradicts(&self, header: Header, answer: Answer<'_>) -> bool {
         let (Some(base), Answer::Current(Some(key))) = (&self.base, answer) else { return false };
         if self.connection.has_watched_past(key.state.mod_revision, header.revision) {
             return true;
         }
-        let contradicts = |known: Guard, used: &Bitmap| match key.state.mod_revision.cmp(&known.mod_revision) {
+        let contradicts = |known: KeyState, used: &Bitmap| match key.state.mod_revision.cmp(&known.mod_revision) {
             // A watch may have reported it already.
             _ if known.mod_revision > header.revision => false,
             Ordering::Less => true,
@@ -221,9 +222,9 @@ impl<R: Range> History<R> {
 
     /// An answer has reported what the key is.
     pub(super) fn adopt(&mut self, header: Header, key: Option<KeyValue<'_>>, protection: &mut Protection) -> Adopted {
-        let state = key.map_or(Guard::default(), |key| key.state);
+        let state = key.map_or(KeyState::default(), |key| key.state);
         if self.state() == Some(state) {
-            if state == Guard::default() {
+            if state == KeyState::default() {
                 // Missing again, maybe: it may have been there meanwhile.
                 self.changes.forget_before(header.revision);
             }
@@ -262,8 +263,7 @@ impl<R: Range> History<R> {
         adopted
     }
 
-    /// Records if the key has no range of ours any more. Who recreates it has to know what Services used, and a pass that
-    /// looked before does not.
+    /// Notes that the key no longer has our range. Only a pass that lists Services after this may recreate it.
     fn note_loss(&mut self, seen: &Base<R>, protection: &mut Protection) {
         if seen.is_initialised() {
             return;
@@ -272,13 +272,15 @@ impl<R: Range> History<R> {
         self.changes.forget_before(seen.state.mod_revision);
     }
 
-    /// Whether what is known does not reach back to this revision of the present store, but its state then may be asked for.
+    /// Whether what is known does not reach back to this revision of the present store, but its state then may be asked
+    /// for.
     pub(super) fn misses(&self, revision: u64) -> bool {
         let is_older = |base: &Base<R>| base.is_initialised() && base.state.create_revision <= revision;
         !self.changes.knows(revision) && self.changes.is_own(revision) && self.base.as_ref().is_some_and(is_older)
     }
 
-    /// The store has reported an earlier state of the key: the history begins with it, and a watch reports what came after.
+    /// The store has reported an earlier state of the key: the history begins with it, and a watch reports what came
+    /// after.
     pub(super) fn adopt_past(&mut self, key: KeyValue<'_>) {
         let Some(base) = &self.base else { return };
         let versions = base.state.version.checked_sub(key.state.version);
@@ -299,15 +301,15 @@ impl<R: Range> History<R> {
     pub(super) fn committed(
         &mut self,
         revision: u64,
-        before: Guard,
+        before: KeyState,
         mut next: Readable<R>,
         changes: impl Iterator<Item = u32>,
     ) -> Option<Allocator<R>> {
         let create_revision = if before.create_revision == 0 { revision } else { before.create_revision };
-        let state = Guard { mod_revision: revision, version: before.version + 1, create_revision };
+        let state = KeyState { mod_revision: revision, version: before.version + 1, create_revision };
         if self.changes.head() == state {
             self.changes.join();
-        } else if before == Guard::default() {
+        } else if before == KeyState::default() {
             self.changes.restart(state);
         } else if self.is_complete() {
             self.changes.advance(state, changes);

@@ -6,10 +6,10 @@ pub struct Limits {
     /// How many changes of offsets are remembered. With more, the oldest are forgotten, and so are all as-of revisions
     /// before them.
     pub changes: usize,
-    /// And of how many revisions.
+    /// How many revisions are remembered at most.
     pub revisions: usize,
-    /// How many leaks are followed from one pass to the next however much else changes. The others are if no more
-    /// changes come than are remembered.
+    /// How many leaks are followed from one pass to the next, however much else changes. Leaks beyond this number are
+    /// followed only as long as the remembered changes reach back to the pass.
     pub leaks: usize,
     /// How many states of the key a watch may have to replay for the sake of an operation that comes later.
     pub replayed: u64,

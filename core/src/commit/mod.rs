@@ -8,28 +8,28 @@
 //!
 //! - An operation ends only by an answer to a request that was sent after its submission, never from memory.
 //! - A value is set freely on the current state, and cleared only if it was set without a break since the operation's
-//!   as-of revision. For that the committer remembers what changed when, and asks for a [watch](Step::Watch) where it has
-//!   not seen every state.
-//! - If a request's outcome is unknown, the committer neither assumes success nor retries. At worst a value leaks until a
-//!   repair pass frees it.
+//!   as-of revision. For that the committer remembers what changed when, and asks for a [watch](Step::Watch) where it
+//!   has not seen every state.
+//! - If a request's outcome is unknown, the committer neither assumes success nor retries. At worst a value leaks until
+//!   a repair pass frees it.
 //!
-//! The rules, with their reasons and limits, are in `docs/commit-protocol.md` of the repository, and each has the parts in which it is
-//! kept:
+//! The rules, with their reasons and limits, are in `docs/commit-protocol.md` of the repository, and each has the parts
+//! in which it is kept:
 //!
 //! | part | owns |
 //! |---|---|
 //! | `queue`, `pending` | the operations that wait, in their order, and the outcomes to hand out |
-//! | `flight`, `batch`, `plan`, `edit` | the request under way; its operations, how they are evaluated on one state, and their effect |
+//! | `flight`, `batch`, `plan`, `edit` | the request under way; its operations, evaluated on one state; their effect |
 //! | `completion` | nothing: how the operations of an answered batch end |
-//! | `history`, `changes`, `connection` | the newest state of the key; when each offset changed; which store it is, and how fresh the last answer |
+//! | `history`, `changes`, `connection` | the newest state of the key; when each offset changed; which store it is |
 //! | `protection`, `quarantine`, `recent` | what was handed out or cleared within the grace, and duplicates |
 //! | `events` | nothing: it passes each event on to the other parts |
 //! | `pacing`, `timers` | how long requests wait, for more operations and for other servers |
-//! | `pass`, `passes`, `exchange` | a repair pass, what passes know from one to the next, and what both sides tell each other |
+//! | `repair_pass`, `leak_tracker`, `exchange` | a pass; what is known from one to the next; what both sides say |
 //!
-//! [`poll`](Committer::poll) returns the first of these that there is to do: outcomes to hand out, a watch to start or to stop, and the next
-//! request, which is a read if too little is known, a read of the past if an edit needs it, or the batch of the operations that are
-//! ready. Else it returns until when to wait.
+//! [`poll`](Committer::poll) returns the first of these that there is to do: outcomes to hand out, a watch to start or
+//! to stop, and the next request, which is a read if too little is known, a read of the past if an edit needs it, or
+//! the batch of the operations that are ready. Else it returns until when to wait.
 //!
 //! Times are durations from a moment that the shell chooses, by a clock that never goes back. Randomness comes from
 //! the caller's generator. Nothing else comes in but the store's answers, so that everything can be played again.
@@ -45,7 +45,7 @@
 //! use rand_xoshiro::Xoshiro256PlusPlus;
 //! use rangekeeper::allocator::{Request as Wanted, Strategy};
 //! use rangekeeper::commit::{
-//!     Answer, Committer, Config, Event, Guard, Header, KeyValue, Operation, Outcome, Replace, Request, Step,
+//!     Answer, Committer, Config, Event, KeyState, Header, KeyValue, Operation, Outcome, Replace, Request, Step,
 //! };
 //! use rangekeeper::ports::PortRange;
 //!
@@ -53,7 +53,7 @@
 //! #[derive(Default)]
 //! struct Store {
 //!     revision: u64,
-//!     state: Guard,
+//!     state: KeyState,
 //!     value: Vec<u8>,
 //! }
 //!
@@ -63,8 +63,7 @@
 //!         let held = match request {
 //!             Request::Read => false,
 //!             Request::Confirm { guard } => guard == self.state,
-//!             // Only for an edit, and only if others write the key, too.
-//!             Request::ReadAt { .. } => unimplemented!(),
+//!             Request::ReadAt { .. } => unreachable!("only an edit asks for the past, if others write the key, too"),
 //!             Request::Swap { guard, value, .. } => guard == self.state && self.put(value),
 //!         };
 //!         let current = KeyValue { state: self.state, value: &self.value };
@@ -75,9 +74,9 @@
 //!
 //!     fn put(&mut self, value: Vec<u8>) -> bool {
 //!         (self.revision, self.value) = (self.revision + 1, value);
-//!         let Guard { version, create_revision, .. } = self.state;
+//!         let KeyState { version, create_revision, .. } = self.state;
 //!         let create_revision = if version == 0 { self.revision } else { create_revision };
-//!         self.state = Guard { mod_revision: self.revision, version: version + 1, create_revision };
+//!         self.state = KeyState { mod_revision: self.revision, version: version + 1, create_revision };
 //!         true
 //!     }
 //! }
@@ -106,7 +105,7 @@
 //! };
 //!
 //! assert_eq!(run(Operation::Create), Outcome::Created { created: true });
-//! let allocated = run(Operation::Allocate(vec![Wanted::This(30_080), Wanted::Next]));
+//! let allocated = run(Operation::Allocate(vec![Wanted::Named(30_080), Wanted::Any]));
 //! let Outcome::Allocated { values, revision, store, .. } = allocated else { panic!("{allocated:?}") };
 //! assert_eq!((values.len(), values[0]), (2, 30_080));
 //!
@@ -130,17 +129,17 @@ mod events;
 pub mod exchange;
 mod flight;
 mod history;
+mod leak_tracker;
 mod limits;
 mod operation;
 mod pacing;
-mod pass;
-mod passes;
 mod pending;
 mod plan;
 mod protection;
 mod quarantine;
 mod queue;
 mod recent;
+mod repair_pass;
 mod request;
 #[cfg(test)]
 mod testing;
@@ -149,8 +148,10 @@ mod timers;
 pub use committer::Committer;
 pub use config::{Config, Replace};
 pub use edit::{Edit, EditKind, Edited, Fate};
+pub use leak_tracker::LeakTracker;
 pub use limits::Limits;
-pub use operation::{Deferral, Diff, Failure, Finished, Known, Listed, Operation, Outcome, Repaired, Ticket, View};
-pub use pass::{Found, Listing, Pass, PassError};
-pub use passes::Passes;
-pub use request::{Answer, Change, Event, Guard, Header, KeyValue, Request, Step, Witness};
+pub use operation::{
+    Deferral, Diff, Failure, Finished, Known, Operation, Outcome, Repaired, ServiceList, Ticket, View,
+};
+pub use repair_pass::{Found, Listing, PassError, RepairPass};
+pub use request::{Answer, Change, Event, Header, KeyState, KeyValue, Request, Step, Witness};

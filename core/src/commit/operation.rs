@@ -36,9 +36,9 @@ pub enum Operation<R: Range> {
         /// The revision at which the owner was last stored with the value: the Service's before its deletion or update;
         /// for a rollback that of the allocation. A later one than `as_of` counts as `as_of`.
         oldest: u64,
-        /// [`Known::store`] as it was when the owner began the request by which it gave the value up; for a rollback when
-        /// the value was allocated; 0 if that is unknown. Once the committer has noticed another store, revisions that the
-        /// store before had reached, too, count only for requests that began after that.
+        /// [`Known::store`] as it was when the owner began the request by which it gave the value up; for a rollback
+        /// when the value was allocated; 0 if that is unknown. Once the committer has noticed another store, revisions
+        /// that the store before had reached, too, count only for requests that began after that.
         store: u32,
     },
     /// Read what is stored.
@@ -57,7 +57,7 @@ impl<R: Range> Operation<R> {
         match self {
             Self::Allocate(wanted) => {
                 for (index, wanted) in wanted.iter().enumerate() {
-                    if let Request::This(value) = *wanted
+                    if let Request::Named(value) = *wanted
                         && range.offset_of(value).is_none()
                     {
                         let source = AllocateError::NotInRange { value, range };
@@ -90,28 +90,29 @@ pub struct Diff {
     /// How many Services have a value of this kind that the configured range does not have.
     pub outside: u32,
     /// When the Services of the pass were listed.
-    pub listed: Listed,
-    /// The [look](super::Pass::fenced) that was put before that: nothing is cleared, and no object created, once it is gone.
+    pub listed: ServiceList,
+    /// The [look](super::RepairPass::fenced) that was put before that: nothing is cleared, and no object created, once
+    /// it is gone.
     pub look: Option<NonZeroU64>,
 }
 
 /// When the Services of a pass were listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Listed {
-    /// In another store than that of the range, or over an API server, whose watch cache may have missed what a restored
-    /// store wrote though the revision of its list is current. Revisions cannot be compared. Once the committer has
-    /// noticed another store, a pass with such a list changes nothing.
+pub enum ServiceList {
+    /// In another store than that of the range, or over an API server, whose watch cache may have missed what a
+    /// restored store wrote though the revision of its list is current. Revisions cannot be compared. Once the
+    /// committer has noticed another store, a pass with such a list changes nothing.
     #[default]
     Elsewhere,
-    /// Read from the range's store itself, at this revision. If that is before the pass's read, the repair fails; if it is
-    /// not that of the pass's last [fence](super::Pass::fenced), or there is none, nothing is cleared.
+    /// Read from the range's store itself, at this revision. If that is before the pass's read, the repair fails; if it
+    /// is not that of the pass's last [fence](super::RepairPass::fenced), or there is none, nothing is cleared.
     At(u64),
     /// As [`At`](Self::At), and clears depend on it ([`Request::Swap`](super::Request::Swap)): nothing is cleared once
     /// a Service has been written after the list. Where Services never rest, leaks stay.
     Guarding(u64),
 }
 
-impl Listed {
+impl ServiceList {
     /// The revision of the list, if it can be compared.
     pub(super) fn revision(self) -> Option<u64> {
         match self {
@@ -152,8 +153,8 @@ pub struct Known {
     pub initialised: bool,
     /// Which store the committer talks to, counted from 0: a release names it.
     pub store: u32,
-    /// How often another store has answered than before, or an older state of it, as after a restore from a backup. What
-    /// others remember of the store, such as the watch cache of an API server, is wrong from then on.
+    /// How often another store has answered than before, or an older state of it, as after a restore from a backup.
+    /// What others remember of the store, such as the watch cache of an API server, is wrong from then on.
     pub restores: u32,
 }
 
@@ -272,8 +273,8 @@ pub enum Failure<R: Range> {
         /// When the range was read.
         read: u64,
     },
-    /// A Service was written after those of an edit were listed: it may have a value of the edit. Or the look at them is gone: the
-    /// store may have been restored to a state from before.
+    /// A Service was written after those of an edit were listed: it may have a value of the edit. Or the look at them
+    /// is gone: the store may have been restored to a state from before.
     #[error("a Service was written, or the store restored, after revision {listed}, at which Services were listed")]
     ServicesWritten {
         /// When Services were listed.
@@ -311,7 +312,7 @@ mod tests {
     #[test]
     fn a_value_outside_the_range_fails_its_allocation() {
         let value = port(SIZE);
-        let wanted = |value| Operation::Allocate(vec![Request::Next, Request::This(value)]);
+        let wanted = |value| Operation::Allocate(vec![Request::Any, Request::Named(value)]);
         let source = AllocateError::NotInRange { value, range: range() };
         assert_eq!(wanted(value).check(range()), Err(BatchError::Allocate { index: 1, source }.into()));
         assert_eq!(wanted(port(SIZE - 1)).check(range()), Ok(()));
@@ -321,11 +322,11 @@ mod tests {
     #[test]
     fn a_list_from_before_the_read_fails_the_repair() {
         for (listed, is_stale) in [
-            (Listed::At(29), true),
-            (Listed::Guarding(29), true),
-            (Listed::At(30), false),
-            (Listed::Guarding(30), false),
-            (Listed::Elsewhere, false),
+            (ServiceList::At(29), true),
+            (ServiceList::Guarding(29), true),
+            (ServiceList::At(30), false),
+            (ServiceList::Guarding(30), false),
+            (ServiceList::Elsewhere, false),
         ] {
             let stale = Err(Failure::StaleList { listed: 29, read: 30 });
             let checked = repair(30, &[1], &[], listed).check(range());
@@ -335,8 +336,8 @@ mod tests {
 
     #[test]
     fn clears_depend_only_on_a_list_that_guards() {
-        let revisions =
-            [Listed::Elsewhere, Listed::At(30), Listed::Guarding(30)].map(|one| (one.revision(), one.guard()));
+        let revisions = [ServiceList::Elsewhere, ServiceList::At(30), ServiceList::Guarding(30)]
+            .map(|one| (one.revision(), one.guard()));
         assert_eq!(revisions, [(None, None), (Some(30), None), (Some(30), Some(30))]);
     }
 }

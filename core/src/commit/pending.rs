@@ -6,11 +6,11 @@ use std::time::Duration;
 use crate::range::Range;
 
 use super::operation::{Failure, Operation, Outcome, Ticket};
-use super::request::Guard;
+use super::request::KeyState;
 
 /// For whom an operation is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(super) enum Submitter {
     Caller(Ticket),
     /// The committer itself.
     Own,
@@ -21,11 +21,11 @@ pub(super) enum Owner {
 /// An operation that has not ended.
 #[derive(Clone, Debug)]
 pub(super) struct Pending<R: Range> {
-    pub(super) owner: Owner,
+    pub(super) submitter: Submitter,
     pub(super) operation: Operation<R>,
     pub(super) deadline: Duration,
     /// A compare-and-swap on this state may have carried it out.
-    pub(super) unknown_on: Option<Guard>,
+    pub(super) unknown_on: Option<KeyState>,
     /// A compare-and-swap may have carried it out at some time: it cannot end as if nothing had been changed.
     pub(super) was_unknown: bool,
     /// How many clears were dropped, once the list of Services no longer counted.
@@ -39,9 +39,9 @@ pub(super) struct Pending<R: Range> {
 }
 
 impl<R: Range> Pending<R> {
-    pub(super) fn new(owner: Owner, operation: Operation<R>, deadline: Duration) -> Self {
+    pub(super) fn new(submitter: Submitter, operation: Operation<R>, deadline: Duration) -> Self {
         Self {
-            owner,
+            submitter,
             operation,
             deadline,
             unknown_on: None,
@@ -58,7 +58,7 @@ impl<R: Range> Pending<R> {
         match &self.operation {
             Operation::Release { .. } => true,
             Operation::Edit(edit) => edit.needs_history(),
-            Operation::Repair(_) => self.owner != Owner::Own,
+            Operation::Repair(_) => self.submitter != Submitter::Own,
             Operation::Read => keeps_history,
             Operation::Allocate(_) | Operation::Create => false,
         }
@@ -93,7 +93,7 @@ impl<R: Range> Pending<R> {
     }
 
     /// Records that it goes into another batch. After an unknown outcome the one on `state` may have carried it out.
-    pub(super) fn retry(&mut self, state: Option<Guard>) {
+    pub(super) fn retry(&mut self, state: Option<KeyState>) {
         if let Some(state) = state.filter(|_| self.operation != Operation::Read) {
             (self.unknown_on, self.was_unknown) = (Some(state), true);
         }
@@ -103,25 +103,28 @@ impl<R: Range> Pending<R> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::operation::Listed;
+    use super::super::operation::ServiceList;
     use super::super::testing::*;
     use super::*;
     use crate::ports::PortRange;
 
     fn changing() -> [Operation<PortRange>; 4] {
-        [next(), release(1, 30), Operation::Create, repair(30, &[1], &[], Listed::Elsewhere)]
+        [next(), release(1, 30), Operation::Create, repair(30, &[1], &[], ServiceList::Elsewhere)]
     }
 
     #[test]
     fn only_releases_repairs_and_reads_for_a_pass_need_history() {
         let needs = |operation, is_kept| pending(0, operation).needs_history(is_kept);
-        let repair = || repair(30, &[1], &[], Listed::Elsewhere);
+        let repair = || repair(30, &[1], &[], ServiceList::Elsewhere);
         for is_kept in [false, true] {
             assert!(needs(release(1, 30), is_kept) && needs(repair(), is_kept));
             assert!(!needs(next(), is_kept) && !needs(Operation::Create, is_kept));
             assert_eq!(needs(Operation::Read, is_kept), is_kept);
         }
-        assert!(!Pending::new(Owner::Own, repair(), Duration::MAX).needs_history(true), "it sets lost offsets again");
+        assert!(
+            !Pending::new(Submitter::Own, repair(), Duration::MAX).needs_history(true),
+            "it sets lost offsets again"
+        );
     }
 
     #[test]

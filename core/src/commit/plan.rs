@@ -14,7 +14,7 @@ use super::changes::Changes;
 use super::config::Replace;
 use super::edit::Edited;
 use super::operation::{Deferral, Diff, Failure, Operation, Outcome, Repaired};
-use super::pending::{Owner, Pending};
+use super::pending::{Pending, Submitter};
 use super::protection::Protection;
 use super::quarantine::Quarantine;
 
@@ -104,7 +104,8 @@ impl<'a, R: Range> Plan<'a, R> {
         .collect()
     }
 
-    /// What is stored afterwards, the unused copy of what is in use if nothing changes; and the effect of the operations.
+    /// What is stored afterwards, the unused copy of what is in use if nothing changes; and the effect of the
+    /// operations.
     pub(super) fn finish(self) -> (Result<Readable<R>, Allocator<R>>, Effect) {
         let changes = self.initialises || !self.effect.set.is_empty() || !self.effect.cleared.is_empty();
         let next = if changes {
@@ -127,15 +128,15 @@ impl<'a, R: Range> Plan<'a, R> {
         // A range that was deleted meanwhile is not recreated without what the pass saw in use: values would be handed
         // out that Services have. Nor is it created by a list that may be of another store.
         let is_right =
-            pending.owner != Owner::Own && self.context.changes.knows(diff.read) && pending.dropped.is_none();
+            pending.submitter != Submitter::Own && self.context.changes.knows(diff.read) && pending.dropped.is_none();
         if is_right && !initialised {
             self.initialises = true;
             self.depend_on_look(diff);
         }
         for offset in &diff.set {
             // What this committer handed out is set whatever happened since.
-            let right = match pending.owner {
-                Owner::Own => initialised && self.context.protection.is_handed_out(offset),
+            let right = match pending.submitter {
+                Submitter::Own => initialised && self.context.protection.is_handed_out(offset),
                 _ => {
                     let unchanged = self.context.changes.is_unchanged_since(offset, diff.read);
                     unchanged.unwrap_or(false)
@@ -198,7 +199,7 @@ impl<'a, R: Range> Plan<'a, R> {
     fn take_named(&mut self, requests: &[Request<R::Value>], taken: &mut [Option<u32>]) -> Result<(), BatchError<R>> {
         let range = self.next.range();
         for (index, (request, taken)) in requests.iter().zip(&mut *taken).enumerate() {
-            let Request::This(value) = *request else { continue };
+            let Request::Named(value) = *request else { continue };
             let failed = |source| BatchError::Allocate { index, source };
             let offset = range.offset_of(value).ok_or(failed(AllocateError::NotInRange { value, range }))?;
             if !self.next.bitmap_mut().insert(offset) {
@@ -220,7 +221,7 @@ impl<'a, R: Range> Plan<'a, R> {
     ) -> Result<(), BatchError<R>> {
         let range = self.next.range();
         for (index, (request, taken)) in requests.iter().zip(taken).enumerate() {
-            if *request == Request::Next {
+            if *request == Request::Any {
                 let offset = self.pick(rng).ok_or(BatchError::Full { index, source: Full { range } })?;
                 *taken = Some(offset);
             }
@@ -322,7 +323,8 @@ impl<'a, R: Range> Plan<'a, R> {
         self.context.protection.is_handed_out(offset)
     }
 
-    /// Whether the offset has not changed since this revision, if that is certainly one of this store; `None` if it is not known.
+    /// Whether the offset has not changed since this revision, if that is certainly one of this store; `None` if it is
+    /// not known.
     pub(super) fn is_unchanged(&self, offset: u32, since: u64) -> Option<bool> {
         let changes = self.context.changes;
         changes.is_unchanged_since(offset, since).filter(|_| changes.is_own(since))

@@ -8,8 +8,8 @@ use crate::range::Range;
 
 use super::limits::Limits;
 use super::operation::{Deferral, Failure, Finished, Operation, Outcome, Ticket, UNKNOWN_REVISION};
-use super::pending::{Owner, Pending};
-use super::request::Guard;
+use super::pending::{Pending, Submitter};
+use super::request::KeyState;
 
 /// The operations that no request carries out at the moment.
 #[derive(Clone, Debug)]
@@ -51,21 +51,21 @@ impl<R: Range> Queue<R> {
     }
 
     /// For whom operations wait.
-    pub(super) fn owners(&self) -> impl Iterator<Item = Owner> + '_ {
-        self.waiting.iter().map(|pending| pending.owner)
+    pub(super) fn submitters(&self) -> impl Iterator<Item = Submitter> + '_ {
+        self.waiting.iter().map(|pending| pending.submitter)
     }
 
     /// Adds an operation that a caller has submitted or the committer needs.
     pub(super) fn push(&mut self, pending: Pending<R>) {
-        if let (Operation::Release { as_of, .. }, Owner::Caller(_)) = (&pending.operation, pending.owner) {
+        if let (Operation::Release { as_of, .. }, Submitter::Caller(_)) = (&pending.operation, pending.submitter) {
             self.newest_as_of = self.newest_as_of.max(*as_of);
         }
         self.waiting.push_back(pending);
     }
 
     /// Ends an operation.
-    pub(super) fn end(&mut self, owner: Owner, outcome: Outcome<R>) {
-        if let Owner::Caller(ticket) = owner {
+    pub(super) fn end(&mut self, submitter: Submitter, outcome: Outcome<R>) {
+        if let Submitter::Caller(ticket) = submitter {
             self.finished.push(Finished { ticket, outcome });
         }
     }
@@ -74,7 +74,7 @@ impl<R: Range> Queue<R> {
     pub(super) fn undo(&mut self, values: impl IntoIterator<Item = R::Value>, revision: u64, store: u32) {
         for value in values {
             let release = Operation::Release { value, as_of: revision, oldest: revision, store };
-            self.push(Pending::new(Owner::Own, release, Duration::MAX));
+            self.push(Pending::new(Submitter::Own, release, Duration::MAX));
         }
     }
 
@@ -88,9 +88,9 @@ impl<R: Range> Queue<R> {
         self.waiting.push_front(pending);
     }
 
-    /// Takes out the operation of `owner`. Cost: O(operations that wait).
-    pub(super) fn remove(&mut self, owner: Owner) -> Option<Pending<R>> {
-        let at = self.owners().position(|one| one == owner)?;
+    /// Takes out the operation of `submitter`. Cost: O(operations that wait).
+    pub(super) fn remove(&mut self, submitter: Submitter) -> Option<Pending<R>> {
+        let at = self.submitters().position(|one| one == submitter)?;
         self.waiting.remove(at)
     }
 
@@ -98,7 +98,7 @@ impl<R: Range> Queue<R> {
     pub(super) fn refuse_all(&mut self, message: &str) {
         for pending in mem::take(&mut self.waiting) {
             let outcome = pending.refused(message);
-            self.end(pending.owner, outcome);
+            self.end(pending.submitter, outcome);
         }
     }
 
@@ -109,7 +109,7 @@ impl<R: Range> Queue<R> {
                 self.waiting.push_back(pending);
             } else {
                 let outcome = pending.given_up(false, Failure::DeadlineExceeded);
-                self.end(pending.owner, outcome);
+                self.end(pending.submitter, outcome);
             }
         }
     }
@@ -150,12 +150,12 @@ impl<R: Range> Queue<R> {
     /// may have been. Its operations are evaluated again. Offsets that it may have picked are leaked. A named value
     /// that is free now can be taken; one that is in use ends the operation as unknown (see [`Pending::given_up`]), as
     /// it may be the caller's own.
-    pub(super) fn resolve_unknown(&mut self, state: Option<Guard>) {
+    pub(super) fn resolve_unknown(&mut self, state: Option<KeyState>) {
         for mut pending in mem::take(&mut self.waiting) {
             if pending.unknown_on.is_some_and(|unknown_on| Some(unknown_on) != state) {
                 (pending.unknown_on, pending.refusal) = (None, None);
             } else if let Some(outcome) = pending.refusal.take() {
-                self.end(pending.owner, outcome);
+                self.end(pending.submitter, outcome);
                 continue;
             }
             self.waiting.push_back(pending);
@@ -169,12 +169,12 @@ impl<R: Range> Queue<R> {
             return;
         }
         self.newest_as_of = 0;
-        let is_later = |owner| matches!(owner, Owner::Caller(ticket) if ticket.0 >= asked);
+        let is_later = |submitter| matches!(submitter, Submitter::Caller(ticket) if ticket.0 >= asked);
         for pending in mem::take(&mut self.waiting) {
             match pending.operation {
-                Operation::Release { as_of, .. } if as_of > reached && !is_later(pending.owner) => {
+                Operation::Release { as_of, .. } if as_of > reached && !is_later(pending.submitter) => {
                     let deferred = Outcome::Deferred(Deferral::HistoryMissing);
-                    self.end(pending.owner, if pending.was_unknown { Outcome::Unknown } else { deferred });
+                    self.end(pending.submitter, if pending.was_unknown { Outcome::Unknown } else { deferred });
                 }
                 Operation::Release { as_of, .. } if as_of > reached => self.push(pending),
                 _ => self.waiting.push_back(pending),
@@ -223,33 +223,33 @@ mod tests {
         Operation::Release { value: 30_000, as_of, oldest: as_of, store: 0 }
     }
 
-    fn submit(queue: &mut Queue<PortRange>, operation: Operation<PortRange>, deadline: Duration) -> Owner {
-        let owner = Owner::Caller(queue.next_ticket());
-        queue.push(Pending::new(owner, operation, deadline));
-        owner
+    fn submit(queue: &mut Queue<PortRange>, operation: Operation<PortRange>, deadline: Duration) -> Submitter {
+        let submitter = Submitter::Caller(queue.next_ticket());
+        queue.push(Pending::new(submitter, operation, deadline));
+        submitter
     }
 
-    fn ended(queue: &mut Queue<PortRange>) -> Vec<(Owner, Outcome<PortRange>)> {
-        queue.take_finished().into_iter().map(|one| (Owner::Caller(one.ticket), one.outcome)).collect()
+    fn ended(queue: &mut Queue<PortRange>) -> Vec<(Submitter, Outcome<PortRange>)> {
+        queue.take_finished().into_iter().map(|one| (Submitter::Caller(one.ticket), one.outcome)).collect()
     }
 
-    fn guard(mod_revision: u64) -> Guard {
-        Guard { mod_revision, version: 1, create_revision: 1 }
+    fn guard(mod_revision: u64) -> KeyState {
+        KeyState { mod_revision, version: 1, create_revision: 1 }
     }
 
     #[test]
     fn ready_operations_leave_in_order_and_others_stay() {
         let mut queue = Queue::new(Limits { operations: 2, ..Limits::default() });
-        let owners: Vec<Owner> = [release(1), Operation::Read, Operation::Create, Operation::Read, release(2)]
+        let submitters: Vec<Submitter> = [release(1), Operation::Read, Operation::Create, Operation::Read, release(2)]
             .map(|one| submit(&mut queue, one, NEVER))
             .into();
         assert!(queue.needs_history(false));
         let ready = queue.take_ready(|pending| !pending.needs_history(false));
-        assert_eq!(ready.iter().map(|one| one.owner).collect::<Vec<_>>(), owners[1..3]);
+        assert_eq!(ready.iter().map(|one| one.submitter).collect::<Vec<_>>(), submitters[1..3]);
         let ready = queue.take_ready(|pending| !pending.needs_history(false));
-        assert_eq!(ready.iter().map(|one| one.owner).collect::<Vec<_>>(), owners[3..4]);
+        assert_eq!(ready.iter().map(|one| one.submitter).collect::<Vec<_>>(), submitters[3..4]);
         let ready = queue.take_ready(|_| true);
-        assert_eq!(ready.iter().map(|one| one.owner).collect::<Vec<_>>(), [owners[0], owners[4]]);
+        assert_eq!(ready.iter().map(|one| one.submitter).collect::<Vec<_>>(), [submitters[0], submitters[4]]);
         assert!(queue.is_empty() && queue.submitted() == 5);
     }
 
@@ -270,13 +270,13 @@ mod tests {
     fn a_refused_operation_ends_only_if_the_key_is_unchanged() {
         for (state, ends) in [(Some(guard(5)), true), (Some(guard(6)), false), (None, false)] {
             let mut queue = Queue::new(Limits::default());
-            let owner = submit(&mut queue, Operation::Create, NEVER);
-            let mut pending = queue.remove(owner).expect("it waits");
+            let submitter = submit(&mut queue, Operation::Create, NEVER);
+            let mut pending = queue.remove(submitter).expect("it waits");
             pending.refusal = Some(pending.given_up(false, Failure::Cancelled));
             pending.retry(Some(guard(5)));
             queue.push_front(pending);
             queue.resolve_unknown(state);
-            assert_eq!(ended(&mut queue) == [(owner, Outcome::Failed(Failure::Cancelled))], ends, "{state:?}");
+            assert_eq!(ended(&mut queue) == [(submitter, Outcome::Failed(Failure::Cancelled))], ends, "{state:?}");
             assert_eq!(queue.is_empty(), ends);
         }
     }
@@ -293,7 +293,7 @@ mod tests {
         assert!(ended(&mut queue).is_empty());
         queue.end_releases_of_another_store(7, asked);
         assert_eq!(ended(&mut queue), [(foreign, Outcome::Deferred(Deferral::HistoryMissing))]);
-        assert_eq!(queue.owners().collect::<Vec<_>>(), [known, later]);
+        assert_eq!(queue.submitters().collect::<Vec<_>>(), [known, later]);
         assert_eq!(queue.newest_as_of(), 8, "the later one");
         queue.end_releases_of_another_store(7, queue.submitted());
         assert_eq!(ended(&mut queue).len(), 1);

@@ -7,12 +7,12 @@ use crate::range::Range;
 
 use super::operation::Finished;
 
-/// The state of the key that a transaction expects; all 0 if there is no key.
+/// The state of a key: what a transaction expects, and what an answer brings; all 0 if there is no key.
 ///
 /// The numbers are etcd's (`mvccpb.KeyValue`). Revision, version and create revision together tell apart what a
 /// restore from a backup could make look alike.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Guard {
+pub struct KeyState {
     /// The revision of the key's last change.
     pub mod_revision: u64,
     /// How many changes the key has had since it was created, the creation included.
@@ -21,7 +21,7 @@ pub struct Guard {
     pub create_revision: u64,
 }
 
-impl Guard {
+impl KeyState {
     /// Whether a watch that has reported the key in state `head` reports this one next.
     pub(super) fn follows_watched(self, head: Self) -> bool {
         self == Self { mod_revision: self.mod_revision, version: head.version + 1, ..head }
@@ -52,7 +52,7 @@ pub enum Request {
     /// A transaction: if the guard holds, put the value and write the witness, else read the key.
     Swap {
         /// What the key must be.
-        guard: Guard,
+        guard: KeyState,
         /// What is put.
         value: Vec<u8>,
         /// What becomes of the witness.
@@ -60,18 +60,18 @@ pub enum Request {
         /// A further condition, if the swap clears leaks: no key of a Service has a later mod revision than this. (In
         /// etcd a compare with a `range_end`; it holds if there are no keys, and does not report deletions.)
         services_unchanged_since: Option<u64>,
-        /// A further condition, if the swap depends on a list of Services: the [look](super::Pass::fenced) of this number is
-        /// there.
+        /// A further condition, if the swap depends on a list of Services: the [look](super::RepairPass::fenced) of
+        /// this number is there.
         look: Option<NonZeroU64>,
     },
     /// A transaction: if the guard holds, nothing, else read the key.
     Confirm {
         /// What the key must be.
-        guard: Guard,
+        guard: KeyState,
     },
 }
 
-/// What a swap does with the [witness](super::Pass::fenced), a key beside the range.
+/// What a swap does with the [witness](super::RepairPass::fenced), a key beside the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Witness {
     /// Nothing: the swap allocates nothing.
@@ -97,7 +97,7 @@ pub struct Header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyValue<'a> {
     /// Its revisions and version.
-    pub state: Guard,
+    pub state: KeyState,
     /// What stands under it.
     pub value: &'a [u8],
 }
@@ -141,12 +141,12 @@ pub enum Event<'a> {
     Refused(&'a str),
     /// The store no longer has the past that was to be read.
     Compacted,
-    /// The connection is a new one: what was known may be out of date, or the store be another one. It is reported before
-    /// anything that came over the new connection.
+    /// The connection is a new one: what was known may be out of date, or the store be another one. It is reported
+    /// before anything that came over the new connection.
     Reconnected,
     /// The watch has seen a change of the key.
     Watched(Change<'a>),
-    /// The watch has ended, by no wish of the committer, and can be started again.
+    /// The watch has ended unexpectedly, and can be started again.
     WatchEnded,
     /// The watch has ended and cannot see all changes: they are compacted. Operations that wait for them go on without.
     WatchFailed,
@@ -156,8 +156,8 @@ pub enum Event<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "each step is to be done before the next poll"]
 pub enum Step<R: Range> {
-    /// Hand out the outcomes of these operations, in the order in which they ended. What their callers submit next joins
-    /// the next batch.
+    /// Hand out the outcomes of these operations, in the order in which they ended. What their callers submit next
+    /// joins the next batch.
     Finished(Vec<Finished<R>>),
     /// Watch the key: report all changes from this revision on, in their order.
     Watch {
@@ -181,8 +181,8 @@ mod tests {
 
     #[test]
     fn only_the_next_version_of_the_same_key_follows() {
-        let recreated = Guard { mod_revision: 40, version: 1, create_revision: 40 };
-        let other = Guard { create_revision: 11, ..state(4) };
+        let recreated = KeyState { mod_revision: 40, version: 1, create_revision: 40 };
+        let other = KeyState { create_revision: 11, ..state(4) };
         for (after, follows, is_same_key, is_next_version) in [
             (state(4), true, true, true),
             (state(5), false, true, false),

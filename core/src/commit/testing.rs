@@ -15,10 +15,10 @@ use super::base::Base;
 use super::changes::Changes;
 use super::history::{Adopted, History};
 use super::limits::Limits;
-use super::operation::{Diff, Listed, Operation, Ticket};
-use super::pending::{Owner, Pending};
+use super::operation::{Diff, Operation, ServiceList, Ticket};
+use super::pending::{Pending, Submitter};
 use super::protection::Protection;
-use super::request::{Answer, Change, Guard, Header, KeyValue};
+use super::request::{Answer, Change, Header, KeyState, KeyValue};
 use super::{Committer, Config, Replace};
 
 pub(super) const GRACE: Duration = Duration::from_secs(10);
@@ -47,16 +47,16 @@ pub(super) fn stored(used: impl IntoIterator<Item = u32>) -> Vec<u8> {
 }
 
 /// The key in its nth version, at ten times this revision. The first version is its creation.
-pub(super) fn state(version: u64) -> Guard {
-    Guard { mod_revision: version * 10, version, create_revision: 10 }
+pub(super) fn state(version: u64) -> KeyState {
+    KeyState { mod_revision: version * 10, version, create_revision: 10 }
 }
 
-pub(super) fn base(state: Guard, value: &[u8]) -> Base<PortRange> {
+pub(super) fn base(state: KeyState, value: &[u8]) -> Base<PortRange> {
     Base::decode(Some(KeyValue { state, value }), range(), Strategy::Contiguous)
 }
 
 /// A history in which everything after `since` is known and nothing has changed.
-pub(super) fn unchanged_since(since: Guard) -> Changes {
+pub(super) fn unchanged_since(since: KeyState) -> Changes {
     let mut changes = Changes::new(Limits::default());
     changes.restart(since);
     changes
@@ -71,7 +71,7 @@ pub(super) fn read(
     history: &mut History<PortRange>,
     protection: &mut Protection,
     revision: u64,
-    key: Option<(Guard, &[u32])>,
+    key: Option<(KeyState, &[u32])>,
 ) -> (bool, Adopted) {
     let value = key.map(|(_, used)| stored(used.iter().copied()));
     let key = key.zip(value.as_ref()).map(|((state, _), value)| KeyValue { state, value });
@@ -85,7 +85,7 @@ pub(super) fn read(
 pub(super) fn watch(
     history: &mut History<PortRange>,
     protection: &mut Protection,
-    state: Guard,
+    state: KeyState,
     used: &[u32],
     is_asking: bool,
 ) -> bool {
@@ -104,8 +104,8 @@ pub(super) fn protection() -> Protection {
     Protection::new(SIZE, GRACE, Limits::default())
 }
 
-pub(super) fn caller(ticket: u64) -> Owner {
-    Owner::Caller(Ticket(ticket))
+pub(super) fn caller(ticket: u64) -> Submitter {
+    Submitter::Caller(Ticket(ticket))
 }
 
 pub(super) fn pending(ticket: u64, operation: Operation<PortRange>) -> Pending<PortRange> {
@@ -113,11 +113,11 @@ pub(super) fn pending(ticket: u64, operation: Operation<PortRange>) -> Pending<P
 }
 
 pub(super) fn take(offset: u32) -> Operation<PortRange> {
-    Operation::Allocate(vec![Wanted::This(port(offset))])
+    Operation::Allocate(vec![Wanted::Named(port(offset))])
 }
 
 pub(super) fn next() -> Operation<PortRange> {
-    Operation::Allocate(vec![Wanted::Next])
+    Operation::Allocate(vec![Wanted::Any])
 }
 
 pub(super) fn release(offset: u32, as_of: u64) -> Operation<PortRange> {
@@ -127,7 +127,7 @@ pub(super) fn release(offset: u32, as_of: u64) -> Operation<PortRange> {
 /// The look of edits and passes.
 pub(super) const LOOK: NonZeroU64 = NonZeroU64::MIN;
 
-pub(super) fn repair(read: u64, set: &[u32], clear: &[u32], listed: Listed) -> Operation<PortRange> {
+pub(super) fn repair(read: u64, set: &[u32], clear: &[u32], listed: ServiceList) -> Operation<PortRange> {
     let (set, clear) = (bitmap(set.iter().copied()), bitmap(clear.iter().copied()));
     Operation::Repair(Box::new(Diff { read, set, clear, duplicates: Vec::new(), outside: 0, listed, look: None }))
 }

@@ -10,7 +10,8 @@ const WATCH_LOST: Duration = Duration::from_secs(5);
 const WATCH_KEPT: Duration = Duration::from_secs(10);
 
 /// For which part of the grace after an identified store as-of revisions are compared with its revision before they are
-/// used: a release may be about a Service that was deleted in the store that was there before. 11 seconds in Kubernetes.
+/// used: a release may be about a Service that was deleted in the store that was there before. 11 seconds in
+/// Kubernetes.
 const NEW_STORE_SHARE: u32 = 32;
 
 /// What a point in time is about.

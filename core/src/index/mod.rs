@@ -45,9 +45,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod flight;
-mod offsets;
+mod in_flight;
 mod sparse;
+mod taken;
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -59,15 +59,15 @@ use foldhash::fast::FixedState;
 use rand_core::Rng;
 use thiserror::Error;
 
-use self::flight::Flight;
-use self::offsets::Offsets;
+use self::in_flight::InFlight;
+use self::taken::Taken;
 use crate::service_cidr::ServiceCidr;
 
 /// The addresses of all CIDRs that are taken, of both families. CIDRs may overlap.
 ///
-/// Of an IPv6 CIDR that is wider than a /64, the first 2^64 - 1 addresses can be allocated, except IPv4-mapped ones. In a
-/// CIDR of more than 2^26 addresses, 1,024 reservations one after another get addresses of a random region of 4,096, then
-/// another region comes.
+/// Of an IPv6 CIDR that is wider than a /64, the first 2^64 - 1 addresses can be allocated, except IPv4-mapped ones. In
+/// a CIDR of more than 2^26 addresses, 1,024 reservations one after another get addresses of a random region of 4,096,
+/// then another region comes.
 ///
 /// Memory: up to 8 MiB for a CIDR of at most 2^26 addresses, by what is taken; for a wider one 9 to 18 bytes for each
 /// address that is taken. A list takes up to 24 bytes for each of its addresses until it is compared.
@@ -77,7 +77,7 @@ pub struct Index {
     cidrs: Vec<Cidr>,
     /// Taken addresses that no CIDR has.
     outside: HashSet<Key, FixedState>,
-    in_flight: HashMap<Key, Flight, FixedState>,
+    in_flight: HashMap<Key, InFlight, FixedState>,
     /// The revision up to which everything was observed.
     observed: u64,
     next_id: u64,
@@ -111,7 +111,7 @@ struct Cidr {
     mapped: Range<u64>,
     /// Those below this are the static band.
     static_band: u64,
-    taken: Offsets,
+    taken: Taken,
     /// How many addresses of the static band are taken.
     taken_static: u64,
     /// Where free addresses of a wide CIDR are looked for.
@@ -119,8 +119,8 @@ struct Cidr {
 }
 
 /// A small part of a wide CIDR. The entries of its addresses lie close together, so reservations one after another find
-/// them in the CPU's caches: with a million addresses at random places, reserve, confirm and remove take 94 ns, and 213 ns
-/// without regions.
+/// them in the CPU's caches: with a million addresses at random places, reserve, confirm and remove take 94 ns, and 213
+/// ns without regions.
 #[derive(Clone, Debug, Default)]
 struct Region {
     /// The first offset.
@@ -157,7 +157,7 @@ pub struct Usage {
 
 /// The changes by a full list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
+pub struct IndexChanges {
     /// The number of addresses that were free before and are taken now.
     pub added: u64,
     /// The number of addresses that were taken before and are free now.
@@ -256,9 +256,9 @@ impl Index {
         }
     }
 
-    /// Reserves a free address of one of these CIDRs until `until`. Each has the probability of its share in the free addresses of
-    /// their dynamic bands, or, if there are none, of their static bands (KEP-3070). A CIDR that the index does not have counts as
-    /// full.
+    /// Reserves a free address of one of these CIDRs until `until`. Each has the probability of its share in the free
+    /// addresses of their dynamic bands, or, if there are none, of their static bands (KEP-3070). A CIDR that the index
+    /// does not have counts as full.
     ///
     /// # Errors
     /// If no address is free.
@@ -288,8 +288,8 @@ impl Index {
     }
 
     /// Records that the object was created at `revision`. Its address stays taken until a removal of that revision or a
-    /// later one is observed, or a later list without it. A reservation that has expired can be confirmed, too; that changes
-    /// nothing if a later revision was observed, as the object was reported then, or will be.
+    /// later one is observed, or a later list without it. A reservation that has expired can be confirmed, too; that
+    /// changes nothing if a later revision was observed, as the object was reported then, or will be.
     ///
     /// Cost: O(CIDRs).
     pub fn confirm(&mut self, reservation: Reservation, revision: u64) {
@@ -301,8 +301,8 @@ impl Index {
         self.has_created(key, is_known, revision);
     }
 
-    /// Records that the object of an address was created at `revision` without a reservation: the address was taken, and the API server, which
-    /// knows better, was asked all the same. Otherwise like [`confirm`](Self::confirm).
+    /// Records that the object of an address was created at `revision` without a reservation: the address was taken,
+    /// and the API server, which knows better, was asked all the same. Otherwise like [`confirm`](Self::confirm).
     ///
     /// Cost: O(CIDRs).
     pub fn created(&mut self, address: IpAddr, revision: u64) {
@@ -315,7 +315,7 @@ impl Index {
         // If it was not known, the creation was observed before its answer arrived, and maybe even a removal.
         if !is_known && revision > self.observed {
             let is_there = !self.take(key);
-            self.in_flight.insert(key, Flight::created(revision, is_there, self.observed));
+            self.in_flight.insert(key, InFlight::created(revision, is_there, self.observed));
         }
     }
 
@@ -327,8 +327,8 @@ impl Index {
         self.update(key(reservation.address), |flight| flight.end(reservation.id));
     }
 
-    /// Records that another client has created the object, as the API server says. The address stays taken until that is
-    /// observed, or until the reservation expires. Has no effect once the reservation has ended.
+    /// Records that another client has created the object, as the API server says. The address stays taken until that
+    /// is observed, or until the reservation expires. Has no effect once the reservation has ended.
     ///
     /// Cost: O(CIDRs).
     pub fn already_exists(&mut self, reservation: Reservation) {
@@ -374,7 +374,7 @@ impl Index {
         &mut self,
         addresses: impl IntoIterator<Item = IpAddr>,
         revision: u64,
-    ) -> Result<Changes, StaleList> {
+    ) -> Result<IndexChanges, StaleList> {
         if revision < self.observed {
             return Err(StaleList { list: revision, observed: self.observed });
         }
@@ -389,7 +389,7 @@ impl Index {
         gone.retain(|key| !self.in_flight.contains_key(key));
         let removed = gone.iter().filter(|key| self.release(**key)).count();
         let landed = self.update_all(|key, flight| flight.observe(is_listed(key), revision));
-        Ok(Changes { added: added as u64, removed: (removed + landed) as u64 })
+        Ok(IndexChanges { added: added as u64, removed: (removed + landed) as u64 })
     }
 
     #[inline]
@@ -424,12 +424,12 @@ impl Index {
     /// Starts the reservation of an address that was free and has just been taken.
     fn start(&mut self, key: Key, until: Duration) -> Reservation {
         self.next_id += 1;
-        self.in_flight.insert(key, Flight::reserved(self.next_id, until, self.observed));
+        self.in_flight.insert(key, InFlight::reserved(self.next_id, until, self.observed));
         Reservation { address: address(key), id: self.next_id }
     }
 
     /// Changes what is known of an address in flight; false if it is not in flight.
-    fn update(&mut self, key: Key, change: impl FnOnce(&mut Flight)) -> bool {
+    fn update(&mut self, key: Key, change: impl FnOnce(&mut InFlight)) -> bool {
         let Entry::Occupied(mut flight) = self.in_flight.entry(key) else {
             return false;
         };
@@ -445,7 +445,7 @@ impl Index {
     }
 
     /// Changes what is known of all addresses in flight; how many of them are free now.
-    fn update_all(&mut self, mut change: impl FnMut(Key, &mut Flight)) -> usize {
+    fn update_all(&mut self, mut change: impl FnMut(Key, &mut InFlight)) -> usize {
         let mut free = Vec::new();
         self.in_flight.retain(|key, flight| {
             change(*key, flight);
@@ -498,7 +498,7 @@ impl Cidr {
             size,
             mapped,
             static_band,
-            taken: Offsets::new(size, seed),
+            taken: Taken::new(size, seed),
             taken_static: 0,
             region: Region::default(),
         }

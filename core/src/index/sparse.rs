@@ -37,7 +37,7 @@ impl Hash for Number {
 }
 
 impl Sparse {
-    /// An empty set. Who knows the seed can choose offsets that are slow to look up.
+    /// An empty set. A user who knows the seed can force slow look-ups: keep it secret.
     pub(super) fn new(seed: u64) -> Self {
         Self { levels: vec![HashSet::with_hasher(FixedState::with_seed(seed))] }
     }

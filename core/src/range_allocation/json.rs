@@ -2,9 +2,9 @@
 //!
 //! Keys are case-sensitive, as in Kubernetes' decoder. Strings are written as Go's encoder writes them.
 //!
-//! serde_json parses; the places of the values in the text are ours. A `serde_json::Map` of `RawValue`s in their order would
-//! be shorter, but a rewrite would change white space and the spelling of keys, and an error about a value could not name
-//! its byte (docs/stored-format.md, "What survives a rewrite").
+//! serde_json parses; the places of the values in the text are ours. A `serde_json::Map` of `RawValue`s in their order
+//! would be shorter, but a rewrite would change white space and the spelling of keys, and an error about a value could
+//! not name its byte (docs/stored-format.md, "What survives a rewrite").
 
 use std::borrow::Cow;
 use std::fmt;
@@ -299,8 +299,8 @@ impl Member {
         })
     }
 
-    /// The place of this member's value in the text, and the slot for it (whose place in the remaining text is not known
-    /// yet). A missing member has its place at `end`.
+    /// The place of this member's value in the text, and the slot for it (whose place in the remaining text is not
+    /// known yet). A missing member has its place at `end`.
     fn slot(&self, part: Part, end: usize) -> (Range<usize>, Slot) {
         let (span, empty) = match &self.place {
             None => (end..end, ""),

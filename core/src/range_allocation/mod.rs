@@ -5,8 +5,9 @@
 //! found in old clusters and where the kind is a custom resource (OpenShift's `scc-uid`).
 //!
 //! A [`RangeAllocation`] has `range` and `data` as values, and everything around them (metadata, unknown fields, JSON
-//! spelling) as the bytes that were read, with two slots into which encoding writes the current values. So a rewrite changes
-//! these two values and nothing else, and an object that kube-apiserver wrote encodes to the bytes it was read from.
+//! spelling) as the bytes that were read, with two slots into which encoding writes the current values. So a rewrite
+//! changes these two values and nothing else, and an object that kube-apiserver wrote encodes to the bytes it was read
+//! from.
 //!
 //! ```
 //! use rangekeeper::range_allocation::{Form, RangeAllocation};
@@ -79,8 +80,8 @@ impl RangeAllocation {
     /// is bounded by a small multiple of the length of `stored`, whatever lengths it claims.
     ///
     /// In protobuf, `v1` / `RangeAllocation` is accepted; in JSON, the kind `RangeAllocation` of
-    /// any apiVersion. Of a repeated field the last one counts, as in Kubernetes' decoders, and encoding writes it once.
-    /// Metadata must be well-formed, but is not checked further.
+    /// any apiVersion. Of a repeated field the last one counts, as in Kubernetes' decoders, and encoding writes it
+    /// once. Metadata must be well-formed, but is not checked further.
     ///
     /// # Errors
     /// See [`DecodeError`]; each names the byte offset in `stored`.
@@ -128,8 +129,8 @@ impl RangeAllocation {
         self.encode_with(&self.range, &self.data, out);
     }
 
-    /// Like [`encode_into`](Self::encode_into), with `range` and `data` instead of the object's own, for a writer that keeps
-    /// its bitmap elsewhere. Costs one copy of `data` (JSON: its base64 form).
+    /// Like [`encode_into`](Self::encode_into), with `range` and `data` instead of the object's own, for a writer that
+    /// keeps its bitmap elsewhere. Costs one copy of `data` (JSON: its base64 form).
     pub fn encode_with(&self, range: &str, data: &[u8], out: &mut Vec<u8>) {
         out.clear();
         match &self.surroundings {

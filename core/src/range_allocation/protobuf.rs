@@ -144,8 +144,8 @@ pub(super) fn decode(stored: &[u8]) -> Result<RangeAllocation, DecodeError> {
     })
 }
 
-/// Reads the prefix and the Unknown message. Returns their bytes without `raw`, the place of `raw` in them, and the place
-/// of its content in `stored`.
+/// Reads the prefix and the Unknown message. Returns their bytes without `raw`, the place of `raw` in them, and the
+/// place of its content in `stored`.
 fn decode_unknown(stored: &[u8]) -> Result<(Vec<u8>, usize, Range<usize>), DecodeError> {
     let mut reader = Reader::new(stored, PREFIX.len()..stored.len(), "Unknown");
     let mut unknown = Remainder::new(stored, 0..stored.len());

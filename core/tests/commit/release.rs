@@ -87,7 +87,7 @@ fn an_anchor_older_than_what_is_remembered_frees_nothing() {
         assert_eq!(store.one(&mut ours, release(30_003, as_of)), Outcome::Released { freed: false });
         let mut changes = 0;
         while changes <= 30_000 {
-            let taken = store.one(&mut ours, Operation::Allocate(vec![Wanted::Next; together]));
+            let taken = store.one(&mut ours, Operation::Allocate(vec![Wanted::Any; together]));
             let Outcome::Allocated { values, revision, .. } = taken else { panic!("{taken:?}") };
             changes += 2 * values.len();
             for value in values {

@@ -7,7 +7,8 @@ use rangekeeper::allocator::{Request as Wanted, Strategy};
 use rangekeeper::audit::{Audit, BitmapRevisions, Stored};
 use rangekeeper::cidr::CidrRange;
 use rangekeeper::commit::{
-    Config, Diff, Event, Failure, Listed, Operation, Outcome, Pass, Passes, Repaired, Replace, Request, Step, View,
+    Config, Diff, Event, Failure, LeakTracker, Operation, Outcome, RepairPass, Repaired, Replace, Request, ServiceList,
+    Step, View,
 };
 use rangekeeper::ipaddress::{ALLOCATOR, IpAddressObject};
 use rangekeeper::range_allocation::{Form, RangeAllocation};
@@ -19,7 +20,7 @@ use crate::store::{LOOK, NEVER, NOW, Ports, Shell, Store, allocated, committer, 
 const INTERVAL: Duration = Duration::from_secs(180);
 
 /// A pass at this time that has read its range.
-fn seen(store: &mut Store, ours: &mut Ports, passes: &mut Passes, now: Duration) -> Pass {
+fn seen(store: &mut Store, ours: &mut Ports, passes: &mut LeakTracker, now: Duration) -> RepairPass {
     let mut pass = passes.start();
     pass.begin(passes, ours).expect("the only range");
     let Outcome::Read(view) = store.one(ours, Operation::Read) else { panic!("a view") };
@@ -31,7 +32,7 @@ fn seen(store: &mut Store, ours: &mut Ports, passes: &mut Passes, now: Duration)
 }
 
 /// The diff of a pass that has read its range, if there are no Services.
-fn concluded(ours: &mut Ports, passes: &mut Passes, pass: Pass, listed: Listed) -> Diff {
+fn concluded(ours: &mut Ports, passes: &mut LeakTracker, pass: RepairPass, listed: ServiceList) -> Diff {
     let mut audit = Audit::new();
     let listing = pass.audit(passes, &mut audit).expect("all is read");
     let (found, _) = listing.finish(passes, audit).expect("its own audit");
@@ -39,14 +40,14 @@ fn concluded(ours: &mut Ports, passes: &mut Passes, pass: Pass, listed: Listed) 
 }
 
 /// The diff of a pass at this time that finds no Services. Its clears are guarded by the revision of the list, or not.
-fn found(store: &mut Store, ours: &mut Ports, passes: &mut Passes, now: Duration, guarded: bool) -> Diff {
+fn found(store: &mut Store, ours: &mut Ports, passes: &mut LeakTracker, now: Duration, guarded: bool) -> Diff {
     let pass = seen(store, ours, passes, now);
-    let listed = if guarded { Listed::Guarding(store.revision) } else { Listed::At(store.revision) };
+    let listed = if guarded { ServiceList::Guarding(store.revision) } else { ServiceList::At(store.revision) };
     concluded(ours, passes, pass, listed)
 }
 
 /// A pass at this time that finds no Services; returns the offsets that it clears.
-fn pass(store: &mut Store, ours: &mut Ports, passes: &mut Passes, now: Duration) -> Vec<u32> {
+fn pass(store: &mut Store, ours: &mut Ports, passes: &mut LeakTracker, now: Duration) -> Vec<u32> {
     let diff = found(store, ours, passes, now, false);
     let cleared = diff.clear.iter().collect();
     store.one(ours, Operation::Repair(Box::new(diff)));
@@ -69,7 +70,7 @@ fn a_leak_is_cleaned_after_three_spaced_passes_and_a_grace() {
             (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
         store.one(&mut others, Operation::Create);
         store.one(&mut others, this(30_003));
-        let mut passes = Passes::new(three, INTERVAL);
+        let mut passes = LeakTracker::new(three, INTERVAL);
         let mut now = NOW;
         for number in 1..=last {
             let cleared = pass(&mut store, &mut ours, &mut passes, now);
@@ -89,7 +90,7 @@ fn a_counter_starts_again_when_its_value_was_free_meanwhile_or_nobody_knows() {
         store.one(&mut others, Operation::Create);
         let Outcome::Allocated { revision, .. } = store.one(&mut others, this(30_003)) else { panic!("free") };
         store.one(&mut others, this(30_004));
-        let mut passes = Passes::new(three, INTERVAL);
+        let mut passes = LeakTracker::new(three, INTERVAL);
         let mut now = NOW;
         for _ in 0..2 {
             assert!(pass(&mut store, &mut ours, &mut passes, now).is_empty());
@@ -119,7 +120,7 @@ fn a_leak_is_cleaned_on_a_busy_key() {
         store.one(&mut others, Operation::Create);
         store.one(&mut others, this(30_003));
         store.one(&mut others, this(30_004));
-        let mut passes = Passes::new(NonZeroU8::new(3).expect("not zero"), INTERVAL);
+        let mut passes = LeakTracker::new(NonZeroU8::new(3).expect("not zero"), INTERVAL);
         let mut cleared = Vec::new();
         for number in 0..3 {
             cleared = pass(&mut store, &mut ours, &mut passes, NOW + INTERVAL * number);
@@ -149,7 +150,7 @@ fn a_leak_stays_if_a_service_was_written_after_the_list() {
         (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
     store.one(&mut others, Operation::Create);
     store.one(&mut others, this(30_003));
-    let mut passes = Passes::new(three, INTERVAL);
+    let mut passes = LeakTracker::new(three, INTERVAL);
     let mut now = NOW;
     for _ in 0..2 {
         let diff = found(&mut store, &mut ours, &mut passes, now, true);
@@ -197,7 +198,7 @@ fn a_pass_clears_and_creates_nothing_by_a_list_of_another_history() {
         (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
     store.one(&mut others, Operation::Create);
     store.one(&mut others, this(30_003));
-    let mut passes = Passes::new(three, INTERVAL);
+    let mut passes = LeakTracker::new(three, INTERVAL);
     let mut now = NOW;
     for _ in 0..2 {
         pass(&mut store, &mut ours, &mut passes, now);
@@ -226,7 +227,7 @@ fn a_pass_with_a_list_from_before_its_read_changes_nothing() {
     assert!(matches!(store.one(&mut ours, this(30_003)), Outcome::Allocated { .. }));
     let Outcome::Read(View { revision: read, .. }) = store.one(&mut ours, Operation::Read) else { panic!("a view") };
     for (listed, stale) in [(read - 1, true), (read, false)] {
-        let diff = Diff { listed: Listed::At(listed), ..diff(read, &[5], &[]) };
+        let diff = Diff { listed: ServiceList::At(listed), ..diff(read, &[5], &[]) };
         let outcome = store.one(&mut ours, Operation::Repair(Box::new(diff)));
         assert_eq!(outcome == Outcome::Failed(Failure::StaleList { listed, read }), stale, "{outcome:?}");
     }
@@ -238,7 +239,7 @@ fn a_round_that_clears_no_leak_does_not_depend_on_services() {
     store.one(&mut ours, Operation::Create);
     let Outcome::Read(view) = store.one(&mut ours, Operation::Read) else { panic!("a view") };
     // The offset to be cleared is free already.
-    let diff = Diff { listed: Listed::Guarding(view.revision), ..diff(view.revision, &[3], &[4]) };
+    let diff = Diff { listed: ServiceList::Guarding(view.revision), ..diff(view.revision, &[3], &[4]) };
     store.revision += 1;
     store.services_written = store.revision;
     ours.submit(Operation::Repair(Box::new(diff)), NEVER);
@@ -270,7 +271,7 @@ fn the_grace_of_a_leak_starts_again_when_its_value_changes_hands() {
             (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
         store.one(&mut others, Operation::Create);
         allocated(store.one(&mut others, this(30_003)));
-        let mut passes = Passes::new(NonZeroU8::new(1).expect("not zero"), INTERVAL);
+        let mut passes = LeakTracker::new(NonZeroU8::new(1).expect("not zero"), INTERVAL);
         assert!(pass(&mut store, &mut ours, &mut passes, NOW).is_empty());
         assert!(pass(&mut store, &mut ours, &mut passes, NOW + INTERVAL).is_empty());
         if changes {
@@ -295,7 +296,7 @@ fn a_leak_is_not_followed_across_a_gap_between_view_and_end_of_a_pass() {
         store.one(&mut others, Operation::Create);
         allocated(store.one(&mut others, this(30_003)));
         allocated(store.one(&mut others, this(30_004)));
-        let mut passes = Passes::new(NonZeroU8::new(3).expect("not zero"), INTERVAL);
+        let mut passes = LeakTracker::new(NonZeroU8::new(3).expect("not zero"), INTERVAL);
         assert!(pass(&mut store, &mut ours, &mut passes, NOW).is_empty());
         let now = NOW + INTERVAL;
         let second = seen(&mut store, &mut ours, &mut passes, now);
@@ -303,7 +304,7 @@ fn a_leak_is_not_followed_across_a_gap_between_view_and_end_of_a_pass() {
         if gap {
             lose_history(&mut store, &mut ours, now);
         }
-        let diff = concluded(&mut ours, &mut passes, second, Listed::At(store.revision));
+        let diff = concluded(&mut ours, &mut passes, second, ServiceList::At(store.revision));
         store.one(&mut ours, Operation::Repair(Box::new(diff)));
         let cleared = pass(&mut store, &mut ours, &mut passes, NOW + INTERVAL * 2);
         assert_eq!(cleared, if gap { vec![] } else { vec![4] }, "gap: {gap}");
@@ -362,7 +363,7 @@ fn a_leak_that_is_held_starts_again_with_a_single_pass_too() {
         (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
     store.one(&mut others, Operation::Create);
     let revision = allocated(store.one(&mut others, this(30_003)));
-    let mut passes = Passes::new(one, INTERVAL);
+    let mut passes = LeakTracker::new(one, INTERVAL);
     assert!(pass(&mut store, &mut ours, &mut passes, NOW).is_empty(), "it is young");
     // Somebody else gets the value, and then more happens than is remembered.
     store.one(&mut others, release(30_003, revision));
@@ -377,8 +378,8 @@ fn a_leak_that_is_held_starts_again_with_a_single_pass_too() {
     assert_eq!(pass(&mut store, &mut ours, &mut passes, NOW + 6 * INTERVAL), [3]);
 }
 
-/// 10.96.0.0/29 as Kubernetes 1.33 records it, in a bitmap and in IPAddress objects; 10.96.0.1 is in use. Each Service has the
-/// name of its address.
+/// 10.96.0.0/29 as Kubernetes 1.33 records it, in a bitmap and in IPAddress objects; 10.96.0.1 is in use. Each Service
+/// has the name of its address.
 struct DualWrite {
     store: Store,
     others: Shell<CidrRange>,
@@ -402,13 +403,13 @@ impl DualWrite {
 
     /// Sets the bit of an address.
     fn record(&mut self, address: &str) {
-        let wanted = Wanted::This(address.parse().expect("an address"));
+        let wanted = Wanted::Named(address.parse().expect("an address"));
         let outcome = self.store.one(&mut self.others, Operation::Allocate(vec![wanted]));
         assert!(matches!(outcome, Outcome::Allocated { .. }), "{outcome:?}");
     }
 
     /// A pass at this time, which also audits a leaked node port; returns the addresses and the ports that are cleared.
-    fn pass(&mut self, passes: &mut Passes, now: Duration) -> (Vec<String>, u32) {
+    fn pass(&mut self, passes: &mut LeakTracker, now: Duration) -> (Vec<String>, u32) {
         let mut pass = passes.start();
         pass.begin(passes, &mut self.ours).expect("the only range");
         let Outcome::Read(view) = self.store.one(&mut self.ours, Operation::Read) else { panic!("a view") };
@@ -438,7 +439,8 @@ impl DualWrite {
             audit.observe(&Service { namespace: "ns", name, cluster_ip: name, ..Service::default() });
         }
         let (found, report) = listing.finish(passes, audit).expect("its own audit");
-        let diff = found.diff(passes, &mut self.ours, Listed::Guarding(self.store.revision)).expect("its own range");
+        let diff =
+            found.diff(passes, &mut self.ours, ServiceList::Guarding(self.store.revision)).expect("its own range");
         let outcome = self.store.one(&mut self.ours, Operation::Repair(Box::new(diff)));
         let Outcome::Repaired(Repaired { cleared, .. }) = outcome else { panic!("{outcome:?}") };
         let ports = report.bitmap(1).expect("a bitmap").clear().count();
@@ -446,8 +448,8 @@ impl DualWrite {
     }
 }
 
-/// kubernetes#136475: a stale bit makes the server refuse an address that nothing has. But a server sets the bit before it
-/// creates the object.
+/// kubernetes#136475: a stale bit makes the server refuse an address that nothing has. But a server sets the bit before
+/// it creates the object.
 #[test]
 fn a_stale_bit_is_cleared_in_a_second_look_after_a_minute_and_a_leak_is_not() {
     type Event = fn(&mut DualWrite);
@@ -476,7 +478,7 @@ fn a_stale_bit_is_cleared_in_a_second_look_after_a_minute_and_a_leak_is_not() {
         let mut cluster = DualWrite::new();
         cluster.record("10.96.0.5");
         cluster.record("10.96.0.6");
-        let mut passes = Passes::new(NonZeroU8::new(2).expect("not zero"), LOOKS).keeping_leaks();
+        let mut passes = LeakTracker::new(NonZeroU8::new(2).expect("not zero"), LOOKS).keeping_leaks();
         assert_eq!(cluster.pass(&mut passes, NOW), (vec![], 0));
         event(&mut cluster);
         let (addresses, ports) = cluster.pass(&mut passes, NOW + after);

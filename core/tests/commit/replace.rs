@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rangekeeper::allocator::Strategy;
 use rangekeeper::audit::Audit;
-use rangekeeper::commit::{Config, Failure, Guard, Listed, Operation, Outcome, Passes, Replace};
+use rangekeeper::commit::{Config, Failure, KeyState, LeakTracker, Operation, Outcome, Replace, ServiceList};
 use rangekeeper::ports::PortRange;
 use rangekeeper::range_allocation::RangeAllocation;
 use rangekeeper::service::{Service, ServicePort};
@@ -22,7 +22,7 @@ fn configured(range: &str, replace: Replace) -> Ports {
 
 /// A repair by Services with these ports. Returns its outcome, and what a dry run says before.
 fn repair(store: &mut Store, ours: &mut Ports, ports: &[u16]) -> (Outcome<PortRange>, Option<Failure<PortRange>>) {
-    let mut passes = Passes::new(NonZeroU8::new(3).expect("not zero"), Duration::from_secs(180));
+    let mut passes = LeakTracker::new(NonZeroU8::new(3).expect("not zero"), Duration::from_secs(180));
     let mut pass = passes.start();
     pass.begin(&passes, ours).expect("the only range");
     let Outcome::Read(view) = store.one(ours, Operation::Read) else { panic!("a view") };
@@ -35,7 +35,7 @@ fn repair(store: &mut Store, ours: &mut Ports, ports: &[u16]) -> (Outcome<PortRa
     }
     let (found, _) = listing.finish(&mut passes, audit).expect("its own audit");
     let dry_run = found.refusal(ours).expect("its own range");
-    let diff = found.diff(&mut passes, ours, Listed::At(store.revision)).expect("its own range");
+    let diff = found.diff(&mut passes, ours, ServiceList::At(store.revision)).expect("its own range");
     (store.one(ours, Operation::Repair(Box::new(diff))), dry_run)
 }
 
@@ -105,7 +105,7 @@ fn once_is_over_when_the_range_was_the_configured_one() {
 #[test]
 fn a_pass_that_recreates_the_object_needs_a_fence() {
     let (mut store, mut ours) = (Store::default(), committer(OURS, 1));
-    let mut passes = Passes::new(NonZeroU8::new(3).expect("not zero"), Duration::from_secs(180));
+    let mut passes = LeakTracker::new(NonZeroU8::new(3).expect("not zero"), Duration::from_secs(180));
     let mut needs_fence = |store: &mut Store, ours: &mut Ports| {
         let mut pass = passes.start();
         pass.begin(&passes, ours).expect("the only range");
@@ -120,7 +120,7 @@ fn a_pass_that_recreates_the_object_needs_a_fence() {
     let value = store.key.take().expect("stored").1;
     store.revision += 2;
     let (mod_revision, version) = (store.revision, 1);
-    store.key = Some((Guard { mod_revision, version, create_revision: mod_revision }, value));
+    store.key = Some((KeyState { mod_revision, version, create_revision: mod_revision }, value));
     assert!(needs_fence(&mut store, &mut ours), "it may be another object");
     assert!(!needs_fence(&mut store, &mut ours), "it is the same since");
 }

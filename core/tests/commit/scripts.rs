@@ -1,9 +1,9 @@
-//! Runs the scripts of testdata/commit, whose README says what their lines mean. The C ABI and the Go binding run them,
-//! too.
+//! Runs the scripts of testing/testdata/commit, whose README says what their lines mean. The C ABI and the Go binding
+//! run them, too.
 
 use std::collections::HashMap;
 use std::fs;
-use std::num::NonZeroU64;
+use std::num::{NonZeroU8, NonZeroU64};
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,19 +11,21 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use rangekeeper::Range;
 use rangekeeper::allocator::{AllocateError, BatchError, Request as Wanted, Strategy};
+use rangekeeper::audit::Audit;
 use rangekeeper::bitmap::Bitmap;
 use rangekeeper::commit::{
-    Answer, Change, Committer, Config, Edit, EditKind, Edited, Event, Failure, Fate, Guard, Header, KeyValue,
-    Operation, Outcome, Replace, Request, Step, Ticket,
+    Answer, Change, Committer, Config, Deferral, Edit, EditKind, Edited, Event, Failure, Fate, Found, Header, KeyState,
+    KeyValue, LeakTracker, Operation, Outcome, RepairPass, Repaired, Replace, Request, ServiceList, Step, Ticket,
 };
 use rangekeeper::ports::PortRange;
 use rangekeeper::range_allocation::{Form, RangeAllocation};
+use rangekeeper::service::Service;
 
 #[test]
 fn every_script_holds() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/commit");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testing/testdata/commit");
     let mut scripts = 0;
-    for entry in fs::read_dir(folder).expect("testdata/commit") {
+    for entry in fs::read_dir(folder).expect("testing/testdata/commit") {
         let path = entry.expect("a file").path();
         if path.extension().is_some_and(|extension| extension == "txt") {
             scripts += 1;
@@ -52,16 +54,21 @@ struct Story {
     now: Duration,
     names: HashMap<Ticket, String>,
     outcomes: HashMap<String, Outcome<PortRange>>,
+    passes: Option<LeakTracker>,
+    /// The pass under way, until its Services are listed.
+    pass: Option<RepairPass>,
+    /// What the pass has found after that.
+    found: Option<Found>,
 }
 
 fn number(word: &str, place: &str) -> u64 {
     word.parse().expect(place)
 }
 
-fn state(word: &str, place: &str) -> Guard {
+fn state(word: &str, place: &str) -> KeyState {
     let numbers: Vec<u64> = word.split('/').map(|word| number(word, place)).collect();
     let [mod_revision, version, create_revision] = numbers[..] else { panic!("{place}") };
-    Guard { mod_revision, version, create_revision }
+    KeyState { mod_revision, version, create_revision }
 }
 
 impl Story {
@@ -69,7 +76,16 @@ impl Story {
         let config =
             Config { strategy: Strategy::Contiguous, grace: Duration::from_secs(360), replace: Replace::Always };
         let committer = Committer::new(range, config, Xoshiro256PlusPlus::seed_from_u64(1));
-        Self { range, committer, now: Duration::from_secs(1), names: HashMap::new(), outcomes: HashMap::new() }
+        Self {
+            range,
+            committer,
+            now: Duration::from_secs(1),
+            names: HashMap::new(),
+            outcomes: HashMap::new(),
+            passes: None,
+            pass: None,
+            found: None,
+        }
     }
 
     fn line(&mut self, words: &[&str], place: &str) {
@@ -88,6 +104,11 @@ impl Story {
                 let Some(Outcome::Allocated { values, .. }) = self.outcomes.get(name) else { panic!("{place}") };
                 values.iter().for_each(|value| self.committer.written(*value));
             }
+            ["passes", count, interval] => {
+                let passes = NonZeroU8::new(number(count, place) as u8).expect(place);
+                self.passes = Some(LeakTracker::new(passes, Duration::from_millis(number(interval, place))));
+            }
+            ["pass" | "pass-read" | "pass-fenced" | "pass-list", ..] => self.pass(words, place),
             ["handle", ref event @ ..] => self.handle(event, place),
             ["poll", ref expected @ ..] => {
                 let step = self.committer.poll(self.now);
@@ -96,6 +117,52 @@ impl Story {
             }
             _ => panic!("{place}: an unknown line"),
         }
+    }
+
+    /// A step of a repair pass.
+    fn pass(&mut self, words: &[&str], place: &str) {
+        let passes = self.passes.as_mut().expect(place);
+        if *words == ["pass"] {
+            let mut pass = passes.start();
+            pass.begin(passes, &mut self.committer).expect(place);
+            (self.pass, self.found) = (Some(pass), None);
+            return;
+        }
+        let pass = self.pass.as_mut().expect(place);
+        match *words {
+            ["pass-read", name, expected] => {
+                let Some(Outcome::Read(view)) = self.outcomes.get(name) else { panic!("{place}") };
+                let needs_fence = pass.read(passes, &self.committer, view, self.now).expect(place);
+                assert_eq!(if needs_fence { "fence" } else { "no-fence" }, expected, "{place}");
+            }
+            ["pass-fenced", revision, look] => {
+                let look = NonZeroU64::new(number(look, place)).expect(place);
+                pass.fenced(passes, &self.committer, number(revision, place), look).expect(place);
+            }
+            ["pass-list", ref ports @ ..] => {
+                let mut audit = Audit::new();
+                let listing = pass.clone().audit(passes, &mut audit).expect(place);
+                for port in ports {
+                    let health_check_node_port = number(port, place) as i32;
+                    audit.observe(&Service { health_check_node_port, ..Service::default() });
+                }
+                let (found, _) = listing.finish(passes, audit).expect(place);
+                (self.pass, self.found) = (None, Some(found));
+            }
+            _ => panic!("{place}: an unknown line"),
+        }
+    }
+
+    /// What the pass has found, with a list of Services that was made like this.
+    fn repair(&mut self, listed: &[&str], place: &str) -> Operation<PortRange> {
+        let listed = match *listed {
+            ["elsewhere"] => ServiceList::Elsewhere,
+            ["at", revision] => ServiceList::At(number(revision, place)),
+            ["guarding", revision] => ServiceList::Guarding(number(revision, place)),
+            _ => panic!("{place}: an unknown list"),
+        };
+        let (passes, found) = (self.passes.as_mut().expect(place), self.found.as_ref().expect(place));
+        Operation::Repair(Box::new(found.diff(passes, &mut self.committer, listed).expect(place)))
     }
 
     fn submit(&mut self, name: &str, deadline: Duration, words: &[&str], place: &str) {
@@ -109,12 +176,13 @@ impl Story {
                 Operation::Release { value: port(value), as_of, oldest, store }
             }
             ["allocate", ref values @ ..] => {
-                let wanted = |word: &&str| if *word == "any" { Wanted::Next } else { Wanted::This(port(word)) };
+                let wanted = |word: &&str| if *word == "any" { Wanted::Any } else { Wanted::Named(port(word)) };
                 Operation::Allocate(values.iter().map(wanted).collect())
             }
             ["edit", kind, listed, since, ref rest @ ..] => {
                 Operation::Edit(Box::new(self.edit(kind, number(listed, place), number(since, place), rest, place)))
             }
+            ["repair", ref listed @ ..] => self.repair(listed, place),
             _ => panic!("{place}: an unknown operation"),
         };
         self.names.insert(self.committer.submit(operation, deadline), name.to_owned());
@@ -205,7 +273,7 @@ impl Story {
     }
 
     fn text(&mut self, step: Step<PortRange>) -> String {
-        let guard = |guard: Guard| format!("{}/{}/{}", guard.mod_revision, guard.version, guard.create_revision);
+        let guard = |guard: KeyState| format!("{}/{}/{}", guard.mod_revision, guard.version, guard.create_revision);
         match step {
             Step::Idle => "idle".to_owned(),
             Step::Wait(until) => {
@@ -217,11 +285,12 @@ impl Story {
             Step::Send(Request::Read) => "read".to_owned(),
             Step::Send(Request::ReadAt { revision }) => format!("read-at {revision}"),
             Step::Send(Request::Confirm { guard: state }) => format!("confirm {}", guard(state)),
-            Step::Send(Request::Swap { guard: state, value, look, .. }) => {
+            Step::Send(Request::Swap { guard: state, value, services_unchanged_since, look, .. }) => {
                 let mut used = Bitmap::new(self.range.size());
                 used.restore(&RangeAllocation::decode(&value).expect("its own value").data).expect("of the range");
-                let look = look.map_or("", |_| " look");
-                format!("swap {}{look}{}", guard(state), self.ports(&used))
+                let list = services_unchanged_since.map_or(String::new(), |revision| format!(" list {revision}"));
+                let look = look.map_or(String::new(), |look| format!(" look {look}"));
+                format!("swap {}{list}{look}{}", guard(state), self.ports(&used))
             }
             Step::Finished(all) => {
                 let mut texts = Vec::new();
@@ -242,6 +311,7 @@ impl Story {
                 format!("allocated {values}at {revision}")
             }
             Outcome::Released { freed } => if *freed { "freed" } else { "not-freed" }.to_owned(),
+            Outcome::Deferred(Deferral::Duplicate) => "deferred duplicate".to_owned(),
             Outcome::Deferred(_) => "deferred".to_owned(),
             Outcome::Read(view) => format!("read {}{}", view.revision, self.ports(&view.used)),
             Outcome::Created { created } => if *created { "created" } else { "exists" }.to_owned(),
@@ -254,6 +324,7 @@ impl Story {
                     }) => "in-use",
                     Failure::NotInitialised => "not-initialised",
                     Failure::Refused { .. } => "refused",
+                    Failure::StaleList { .. } => "stale-list",
                     Failure::ServicesWritten { .. } => "services-written",
                     Failure::DeadlineExceeded => "deadline",
                     Failure::Cancelled => "cancelled",
@@ -275,7 +346,14 @@ impl Story {
                 let values: String = values.iter().map(|(port, one)| format!(" {port} {}", fate(*one))).collect();
                 format!("{} {revision}{values}", if *is_done { "edited" } else { "not-edited" })
             }
-            Outcome::Repaired(_) => panic!("scripts do not repair"),
+            Outcome::Repaired(Repaired { set, cleared, changed }) => {
+                let list = |label: &str, ports: &[u16]| {
+                    let ports: String = ports.iter().map(|port| format!(" {port}")).collect();
+                    if ports.is_empty() { ports } else { format!(" {label}{ports}") }
+                };
+                let changed = if *changed > 0 { format!(" changed {changed}") } else { String::new() };
+                format!("repaired{}{}{changed}", list("set", set), list("cleared", cleared))
+            }
         }
     }
 }

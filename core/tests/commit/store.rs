@@ -10,8 +10,8 @@ use rand_xoshiro::rand_core::SeedableRng;
 use rangekeeper::allocator::{Request as Wanted, Strategy};
 use rangekeeper::bitmap::Bitmap;
 use rangekeeper::commit::{
-    Answer, Change, Committer, Config, Diff, Event, Finished, Guard, Header, KeyValue, Listed, Operation, Outcome,
-    Replace, Request, Step, Ticket, Witness,
+    Answer, Change, Committer, Config, Diff, Event, Finished, Header, KeyState, KeyValue, Operation, Outcome, Replace,
+    Request, ServiceList, Step, Ticket, Witness,
 };
 use rangekeeper::ports::PortRange;
 use rangekeeper::range::Range;
@@ -104,7 +104,7 @@ impl<R: Range> DerefMut for Shell<R> {
 pub(crate) const NEVER: Duration = Duration::MAX;
 
 /// A key and its value.
-pub(crate) type Key = (Guard, Vec<u8>);
+pub(crate) type Key = (KeyState, Vec<u8>);
 
 #[derive(Default)]
 pub(crate) struct Store {
@@ -132,9 +132,9 @@ impl Store {
     pub(crate) fn put(&mut self, value: Vec<u8>) {
         self.revision += 1;
         self.writes += 1;
-        let before = self.key.as_ref().map_or(Guard::default(), |(state, _)| *state);
+        let before = self.key.as_ref().map_or(KeyState::default(), |(state, _)| *state);
         let create_revision = if before.version == 0 { self.revision } else { before.create_revision };
-        let state = Guard { mod_revision: self.revision, version: before.version + 1, create_revision };
+        let state = KeyState { mod_revision: self.revision, version: before.version + 1, create_revision };
         self.key = Some((state, value));
         self.log.push((self.revision, self.key.clone()));
     }
@@ -158,7 +158,7 @@ impl Store {
 
     /// Performs a request.
     pub(crate) fn answer(&mut self, request: Request) -> (Header, Answer<'_>) {
-        let state = self.key.as_ref().map_or(Guard::default(), |(state, _)| *state);
+        let state = self.key.as_ref().map_or(KeyState::default(), |(state, _)| *state);
         let held = match request {
             Request::Read => false,
             Request::ReadAt { revision } => return (self.header(), self.past(revision)),
@@ -228,11 +228,11 @@ pub(crate) fn committer(range: &str, seed: u64) -> Ports {
 }
 
 pub(crate) fn this(port: u16) -> Operation<PortRange> {
-    Operation::Allocate(vec![Wanted::This(port)])
+    Operation::Allocate(vec![Wanted::Named(port)])
 }
 
 pub(crate) fn next() -> Operation<PortRange> {
-    Operation::Allocate(vec![Wanted::Next])
+    Operation::Allocate(vec![Wanted::Any])
 }
 
 pub(crate) fn release(value: u16, as_of: u64) -> Operation<PortRange> {
@@ -246,7 +246,7 @@ pub(crate) fn diff(read: u64, set: &[u32], clear: &[u32]) -> Diff {
         offsets.iter().for_each(|offset| _ = bitmap.insert(*offset));
         bitmap
     });
-    Diff { read, set, clear, duplicates: Vec::new(), outside: 0, listed: Listed::Elsewhere, look: None }
+    Diff { read, set, clear, duplicates: Vec::new(), outside: 0, listed: ServiceList::Elsewhere, look: None }
 }
 
 pub(crate) fn allocated(outcome: Outcome<PortRange>) -> u64 {

@@ -11,8 +11,8 @@ use tonic::Code;
 
 use crate::shell::{failed, with_causes};
 
-/// The period and the time limit of keep-alive probes. Without them a dead connection would be used for many minutes. etcd
-/// closes connections that probe more often than every 5 seconds.
+/// The period and the time limit of keep-alive probes. Without them a dead connection would be used for many minutes.
+/// etcd closes connections that probe more often than every 5 seconds.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// The etcd of an API server.

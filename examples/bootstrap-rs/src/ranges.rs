@@ -1,9 +1,9 @@
-//! The repair of ranges: creates the ranges that a cluster lacks at its first start, since an API server allocates nothing
-//! before.
+//! The repair of ranges: creates the ranges that a cluster lacks at its first start, since an API server allocates
+//! nothing before.
 //!
-//! It repairs nothing in existing ranges. Such a pass lists Services after it has read the range, distinguishes leaks from
-//! allocations under way, and reports Events, as the Go package `repair` does; it would be larger than the whole example. A
-//! control plane with a repair of its own calls that in the place of [`Ranges::repair`].
+//! It repairs nothing in existing ranges. Such a pass lists Services after it has read the range, distinguishes leaks
+//! from allocations under way, and reports Events, as the Go package `repair` does; it would be larger than the whole
+//! example. A control plane with a repair of its own calls that in the place of [`Ranges::repair`].
 
 use std::time::Duration;
 

@@ -92,6 +92,9 @@ impl Shell {
             Request::Delete { object, uid, resource_version } => {
                 self.cluster.delete(&object, uid, resource_version).await
             }
+            Request::FreeServiceIp { address } => {
+                failed(Reason::Refused, format!("{address} is allocated; a repair pass frees it if no Service has it"))
+            }
             Request::GetLease { key } => self.leases.get(key).await,
             Request::ListLeases { prefix } => self.leases.list(prefix).await,
             Request::PutLease { key, value, ttl_seconds, mod_revision } => {

@@ -180,8 +180,8 @@ where
         }
     }
 
-    /// Reports a new connection to the committer before any answer from it. The client connects when a request needs it,
-    /// which may be a swap: its guard and the answer's header protect that.
+    /// Reports a new connection to the committer before any answer from it. The client connects when a request needs
+    /// it, which may be a swap: its guard and the answer's header protect that.
     fn notice_connection(&mut self) {
         let connections = self.key.connections();
         if connections != self.connections {

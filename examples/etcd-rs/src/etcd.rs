@@ -11,18 +11,19 @@ use etcd_client::{
     WatchOptions,
 };
 use hyper_util::rt::TokioIo;
-use rangekeeper::commit::{Guard, Header, Request, Witness};
+use rangekeeper::commit::{Header, KeyState, Request, Witness};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tonic::transport::{Endpoint, Uri};
 
 /// The time after which the outcome of a request is unknown.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// The period and the time limit of keep-alive probes during requests. etcd closes connections that probe more often than
-/// every 5 seconds.
+/// The period and the time limit of keep-alive probes during requests. etcd closes connections that probe more often
+/// than every 5 seconds.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-/// The messages of requests that etcd refuses, which take no effect later. The texts are those of etcd's api/v3rpc/rpctypes.
+/// The messages of requests that etcd refuses, which take no effect later. The texts are those of etcd's
+/// api/v3rpc/rpctypes.
 const REFUSALS: [&str; 7] = [
     "etcdserver: mvcc: database space exceeded",
     "etcdserver: request is too large",
@@ -75,7 +76,7 @@ pub(crate) enum Found {
 
 /// The key and its value.
 pub(crate) struct Stored {
-    pub(crate) state: Guard,
+    pub(crate) state: KeyState,
     pub(crate) value: Vec<u8>,
 }
 
@@ -152,7 +153,8 @@ impl EtcdKey {
                 let Some(header) = response.header().map(header) else { return Ok(None) };
                 return Ok(Some(Reply { header, found: Found::Read(response.kvs().first().map(stored)) }));
             }
-            // There are no repairs here, so no swap depends on a list of Services. The witness is for the writes of Services.
+            // There are no repairs here, so no swap depends on a list of Services. The witness is for the writes of
+            // Services.
             Request::Swap { guard, value, witness, services_unchanged_since: _, look: _ } => {
                 let mut puts = vec![TxnOp::put(key.as_str(), value, None)];
                 match witness {
@@ -182,8 +184,8 @@ impl EtcdKey {
         })
     }
 
-    /// All changes of the key from a revision on. The channel closes when the watch fails; the watch ends when the receiver
-    /// is dropped.
+    /// All changes of the key from a revision on. The channel closes when the watch fails; the watch ends when the
+    /// receiver is dropped.
     pub(crate) fn watch(&self, from: u64) -> mpsc::Receiver<Change> {
         let (changes, receiver) = mpsc::channel(16);
         let key = self.clone();
@@ -227,7 +229,7 @@ fn header(header: &etcd_client::ResponseHeader) -> Header {
 }
 
 fn stored(kv: &KeyValue) -> Stored {
-    let state = Guard {
+    let state = KeyState {
         mod_revision: kv.mod_revision().cast_unsigned(),
         version: kv.version().cast_unsigned(),
         create_revision: kv.create_revision().cast_unsigned(),

@@ -1,5 +1,5 @@
-//! A store for control planes in Rust: allocates from a range that is stored under a key of etcd, as kube-apiserver stores
-//! it, beside other writers of that key.
+//! A store for control planes in Rust: allocates from a range that is stored under a key of etcd, as kube-apiserver
+//! stores it, beside other writers of that key.
 //!
 //! A [`Committer`](rangekeeper::commit::Committer) makes all decisions. This crate performs its requests:
 //!

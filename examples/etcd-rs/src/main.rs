@@ -126,7 +126,7 @@ async fn allocate(store: &Store<CidrRange>, count: usize) -> Ended {
 }
 
 async fn allocate_one(store: &Store<CidrRange>) -> Result<(), AnyError> {
-    let allocation = store.allocate(Request::Next).await?;
+    let allocation = store.allocate(Request::Any).await?;
     let told = writeln!(stdout(), "{}", allocation.value);
     if told.is_err() {
         // Nothing has printed the address, so it is released.
@@ -135,8 +135,8 @@ async fn allocate_one(store: &Store<CidrRange>) -> Result<(), AnyError> {
     Ok(told?)
 }
 
-/// Prints each address that was freed. The caller knows that no Service has them now, so the as-of revision is the present
-/// one.
+/// Prints each address that was freed. The caller knows that no Service has them now, so the as-of revision is the
+/// present one.
 async fn release(store: &Store<CidrRange>, addresses: Vec<IpAddr>) -> Result<Ended, AnyError> {
     let as_of = store.read().await?.revision;
     let mut callers = JoinSet::new();

@@ -58,8 +58,8 @@ where
     R: Range + Send + 'static,
     R::Value: Send,
 {
-    /// A store of the object. It reads and writes nothing before the first operation. Each operation ends after `timeout` at
-    /// the latest.
+    /// A store of the object. It reads and writes nothing before the first operation. Each operation ends after
+    /// `timeout` at the latest.
     ///
     /// The task ends once all clones of the store are dropped and all operations have ended.
     pub fn open(key: EtcdKey, range: R, config: Config, timeout: Duration) -> (Self, JoinHandle<Stats>) {
@@ -89,8 +89,8 @@ where
 
     /// Releases a value. Returns whether this call freed it; otherwise it was free already, or has another owner.
     /// `as_of` is the revision at which its owner gave it up: that of the Service's deletion, of a [`View`] at which
-    /// no Service has it, or for a rollback [`Allocation::revision`]. A control plane that knows the revision at which the
-    /// Service was stored before names that as `oldest` of the operation.
+    /// no Service has it, or for a rollback [`Allocation::revision`]. A control plane that knows the revision at which
+    /// the Service was stored before names that as `oldest` of the operation.
     pub async fn release(&self, value: R::Value, as_of: u64) -> Result<bool, Error<R>> {
         match self.call(Operation::Release { value, as_of, oldest: as_of, store: 0 }).await {
             Ended { outcome: Outcome::Released { freed }, .. } => Ok(freed),

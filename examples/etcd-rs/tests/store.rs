@@ -23,7 +23,7 @@ async fn what_nobody_waits_for_is_released() -> Result<(), AnyError> {
         let range: CidrRange = "10.0.0.0/24".parse()?;
         let (store, task) = Store::open(key, range, CONFIG, Duration::from_secs(60));
         assert!(store.create().await?);
-        let mut allocation = Box::pin(store.allocate(Request::Next));
+        let mut allocation = Box::pin(store.allocate(Request::Any));
         tokio::select! {
             biased;
             _ = &mut allocation => return Err("it ends before the task has run".into()),
@@ -55,7 +55,7 @@ async fn an_operation_ends_by_its_deadline_though_a_request_is_under_way() -> Re
     let key = EtcdKey::connect(&format!("http://{}", silent.local_addr()?), "/test/silent").await?;
     let range: CidrRange = "10.0.0.0/24".parse()?;
     let (store, task) = Store::open(key, range, CONFIG, Duration::from_millis(100));
-    let ended = store.allocate(Request::Next).await;
+    let ended = store.allocate(Request::Any).await;
     // If the request had ended first, the error would tell of that.
     assert!(matches!(ended, Err(Error::Failed(Failure::DeadlineExceeded))), "{ended:?}");
     drop(store);
@@ -70,7 +70,7 @@ async fn an_error_tells_why_etcd_is_not_reached() -> Result<(), AnyError> {
     drop(gone);
     let range: CidrRange = "10.0.0.0/24".parse()?;
     let (store, task) = Store::open(key, range, CONFIG, Duration::from_secs(1));
-    let ended = store.allocate(Request::Next).await;
+    let ended = store.allocate(Request::Any).await;
     assert!(matches!(&ended, Err(Error::Unreachable(why)) if why.contains("Connection refused")), "{ended:?}");
     drop(store);
     let stats = task.await?;

@@ -4,7 +4,7 @@ use std::ptr;
 use std::sync::Barrier;
 use std::thread;
 
-use super::{CALLS, OK, batch, range, services};
+use super::{CALLS, OK, Shared, batch, range, services};
 use crate::audit::*;
 use crate::report::*;
 use crate::result::rk_result;
@@ -34,7 +34,7 @@ fn audit(of_objects: bool) -> *mut rk_audit {
 }
 
 /// Observes one Service, with its name if the audit is of IPAddress objects.
-fn observe(audit: &rk_audit, of_objects: bool) -> rk_result {
+fn observe(audit: *mut rk_audit, of_objects: bool) -> rk_result {
     services("10.0.0.1", |services| {
         // SAFETY: all pointers are to live variables of the lengths that they are passed with.
         unsafe {
@@ -55,12 +55,12 @@ fn an_audit_is_observed_by_threads_until_one_finishes_it() {
             let (audit, mut report) = (audit(of_objects), ptr::null_mut());
             // SAFETY: all pointers are to live variables, and each handle is freed once, after the threads have ended.
             unsafe {
-                let (shared, start) = (&*audit, &Barrier::new(3));
+                let (shared, start) = (Shared(audit), &Barrier::new(3));
                 let observed: usize = thread::scope(|threads| {
                     let observers = [0, 1].map(|_| {
                         threads.spawn(move || {
                             start.wait();
-                            let results: Vec<_> = (0..4).map(|_| observe(shared, of_objects)).collect();
+                            let results: Vec<_> = (0..4).map(|_| observe(shared.get(), of_objects)).collect();
                             assert!(
                                 results.iter().all(|result| matches!(*result, OK | rk_result::Closed)),
                                 "{results:?}"
@@ -70,7 +70,7 @@ fn an_audit_is_observed_by_threads_until_one_finishes_it() {
                     });
                     start.wait();
                     thread::yield_now();
-                    assert_eq!(rk_audit_finish(shared, &mut report, ptr::null_mut()), OK);
+                    assert_eq!(rk_audit_finish(shared.get(), &mut report, ptr::null_mut()), OK);
                     observers.into_iter().map(|observer| observer.join().expect("it checks results only")).sum()
                 });
                 rk_audit_free(audit);

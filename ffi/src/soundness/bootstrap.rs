@@ -4,7 +4,7 @@ use std::ptr;
 use std::sync::Barrier;
 use std::thread;
 
-use super::OK;
+use super::{OK, Shared};
 use crate::bootstrap::*;
 use crate::result::rk_result;
 
@@ -12,7 +12,7 @@ use crate::result::rk_result;
 const CALLS: u64 = if cfg!(miri) { 4 } else { 400 };
 
 /// Polls first without room, so that a step is kept, which another thread may fetch.
-fn poll(bootstrap: &rk_bootstrap, now: u64) -> Result<String, rk_result> {
+fn poll(bootstrap: *mut rk_bootstrap, now: u64) -> Result<String, rk_result> {
     let (mut buffer, mut len) = (vec![0_u8; 1 << 14], 0);
     // SAFETY: all pointers are to live variables of the lengths that they are passed with, and the handle lives.
     unsafe {
@@ -29,44 +29,45 @@ fn poll(bootstrap: &rk_bootstrap, now: u64) -> Result<String, rk_result> {
 fn threads_drive_a_bootstrap_controller_that_one_stops_and_closes() {
     let mut bootstrap = ptr::null_mut();
     let config = String::from(r#"{"advertiseAddress":"192.0.2.10"}"#);
-    // SAFETY: all pointers are to live variables of the lengths that they are passed with, and the handle is freed once,
-    // after the threads have ended.
+    // SAFETY: all pointers are to live variables of the lengths that they are passed with, and the handle is freed
+    // once, after the threads have ended.
     unsafe {
         let result = rk_bootstrap_new(config.as_ptr().cast(), config.len(), &mut bootstrap, ptr::null_mut());
         assert_eq!(result, OK);
         drop(config);
-        let (shared, start) = (&*bootstrap, &Barrier::new(2));
+        let (shared, start) = (Shared(bootstrap), &Barrier::new(2));
         thread::scope(|threads| {
             for n in 0..2 {
                 threads.spawn(move || {
                     start.wait();
                     for call in 0..CALLS {
                         let now = call * 1_000_000_000;
-                        match poll(shared, now) {
+                        match poll(shared.get(), now) {
                             Ok(step) => assert!(step.contains("\"phase\""), "{step}"),
                             Err(result) => assert_eq!(result, rk_result::Closed),
                         }
                         for id in 0..3 {
                             let answer = String::from(r#"{"failed":{"reason":"unavailable","message":"429"}}"#);
                             let (text, len) = (answer.as_ptr().cast(), answer.len());
-                            let result = rk_bootstrap_answered(shared, now, call + id, text, len, ptr::null_mut());
+                            let result =
+                                rk_bootstrap_answered(shared.get(), now, call + id, text, len, ptr::null_mut());
                             assert!(matches!(result, OK | rk_result::Closed), "{result:?}");
                         }
                         let event = String::from(r#"{"object":{"kind":"Endpoints","name":"kubernetes"}}"#);
                         let (text, len) = (event.as_ptr().cast(), event.len());
-                        let result = rk_bootstrap_watched(shared, now, text, len, ptr::null_mut());
+                        let result = rk_bootstrap_watched(shared.get(), now, text, len, ptr::null_mut());
                         assert!(matches!(result, OK | rk_result::Closed), "{result:?}");
                         if n == 0 && call == CALLS / 2 {
-                            assert_eq!(rk_bootstrap_stop(shared, now), OK);
+                            assert_eq!(rk_bootstrap_stop(shared.get(), now), OK);
                         }
                     }
                     if n == 0 {
-                        assert_eq!(rk_bootstrap_close(shared), OK);
+                        assert_eq!(rk_bootstrap_close(shared.get()), OK);
                     }
                 });
             }
         });
-        assert_eq!(rk_bootstrap_stop(shared, 0), rk_result::Closed);
+        assert_eq!(rk_bootstrap_stop(shared.get(), 0), rk_result::Closed);
         rk_bootstrap_free(bootstrap);
     }
 }

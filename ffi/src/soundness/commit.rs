@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use super::store::{NO_DATA, Store, allocate, created, submit};
-use super::{CALLS, OK, services};
+use super::{CALLS, OK, Shared, services};
 use crate::allocator::*;
 use crate::audit::*;
 use crate::committer::*;
@@ -29,12 +29,12 @@ fn address(number: u64) -> rk_value {
 fn threads_submit_to_a_committer_that_one_drives_and_one_closes() {
     let (committer, mut store) = created("10.0.0.0/16", RK_STRATEGY_DYNAMIC_BAND_FIRST);
     // SAFETY: created wrote it, and it is freed after the threads have ended.
-    let (shared, start) = (unsafe { &*committer }, &Barrier::new(3));
+    let (shared, start) = (Shared(committer), &Barrier::new(3));
     let mut ended = Vec::new();
     thread::scope(|threads| {
         let submitters = [0, 1].map(|n| {
             threads.spawn(move || {
-                let committer = ptr::from_ref(shared);
+                let committer = shared.get();
                 start.wait();
                 for call in 0..CALLS / 20 {
                     let (result, ticket) = allocate(committer, &[ANY, ANY]);
@@ -64,7 +64,7 @@ fn threads_submit_to_a_committer_that_one_drives_and_one_closes() {
         });
         start.wait();
         loop {
-            match store.step(shared, &mut ended) {
+            match store.step(shared.get(), &mut ended) {
                 (OK, false) => {}
                 // Without this a panic of a submitter would never be reported.
                 (OK, true) if submitters.iter().all(|submitter| submitter.is_finished()) => break,
@@ -86,7 +86,8 @@ fn threads_submit_to_a_committer_that_one_drives_and_one_closes() {
 #[test]
 fn a_committer_keeps_nothing_that_it_was_passed() {
     let (committer, mut store) = created("10.0.0.0/29", RK_STRATEGY_CONTIGUOUS);
-    // SAFETY: all pointers are to live variables of the lengths that they are passed with, and the handle is freed once.
+    // SAFETY: all pointers are to live variables of the lengths that they are passed with, and the handle is freed
+    // once.
     unsafe {
         assert_eq!(allocate(committer, &[ANY, address(0x0a00_0004)]).0, OK);
         let ended = store.run(committer);
@@ -128,7 +129,7 @@ fn a_committer_keeps_nothing_that_it_was_passed() {
 }
 
 /// Begins the range of a committer and reads it, with the bitmap in memory that is gone afterwards.
-fn read(pass: *const rk_repair_pass, committer: *const rk_committer, store: &mut Store) {
+fn read(pass: *mut rk_repair_pass, committer: *mut rk_committer, store: &mut Store) {
     // SAFETY: the handles live, and all other pointers are to live variables.
     unsafe {
         assert_eq!(rk_repair_pass_begin(pass, committer, ptr::null_mut()), OK);
@@ -217,25 +218,25 @@ fn threads_take_passes_of_one_tracker_over_one_committer() {
     // SAFETY: all pointers are to live variables, and handles that threads share are freed after these have ended.
     unsafe {
         assert_eq!(rk_leak_tracker_new(2, 0, false, &mut tracker, ptr::null_mut()), OK);
-        let (committer, tracker) = (&*committer, &*tracker);
         one_pass(tracker, committer);
         let ended = store.run(committer);
         assert_eq!((ended.len(), ended[0].finished.outcome), (1, RK_OUTCOME_REPAIRED));
-        let (store, done) = (&mut store, &AtomicBool::new(false));
+        let (shared, passes_of, store, done) =
+            (Shared(committer), Shared(tracker), &mut store, &AtomicBool::new(false));
         thread::scope(|threads| {
             let passes = [1, 2].map(|n| {
                 threads.spawn(move || {
                     for call in 0..CALLS / 10 {
-                        one_pass(tracker, committer);
+                        one_pass(passes_of.get(), shared.get());
                         if n == 1 && call == CALLS / 20 {
-                            assert_eq!(rk_leak_tracker_close(tracker), OK);
+                            assert_eq!(rk_leak_tracker_close(passes_of.get()), OK);
                         }
                     }
                 })
             });
             threads.spawn(move || {
                 while !done.load(Ordering::Relaxed) {
-                    store.run(committer);
+                    store.run(shared.get());
                     thread::yield_now();
                 }
             });
@@ -255,7 +256,7 @@ fn threads_take_passes_of_one_tracker_over_one_committer() {
 }
 
 /// A pass that another thread's pass may overtake, and so end, at any step.
-fn one_pass(tracker: &rk_leak_tracker, committer: &rk_committer) {
+fn one_pass(tracker: *mut rk_leak_tracker, committer: *mut rk_committer) {
     let (mut pass, mut audit, mut report, mut ticket) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut(), 0);
     let mut needs_fence = false;
     // SAFETY: all pointers are to live variables, and each handle is freed once.

@@ -31,7 +31,7 @@ impl Store {
     }
 
     /// An answer in memory that is gone when the call has returned.
-    fn answer(&self, committer: *const rk_committer, held: bool) -> rk_result {
+    fn answer(&self, committer: *mut rk_committer, held: bool) -> rk_result {
         let (header, value) = (self.header(), self.value.clone());
         let key = rk_key { state: self.state, value: value.as_ptr(), value_len: value.len() };
         let event = if held {
@@ -48,7 +48,7 @@ impl Store {
         of(guard) == of(self.state)
     }
 
-    fn swap(&mut self, committer: *const rk_committer, swap: rk_step_swap) -> rk_result {
+    fn swap(&mut self, committer: *mut rk_committer, swap: rk_step_swap) -> rk_result {
         let held = self.is(swap.guard);
         if held {
             let (mut value, mut len) = (vec![0; swap.value_len], 0);
@@ -68,7 +68,7 @@ impl Store {
         self.answer(committer, held)
     }
 
-    fn fetch(committer: *const rk_committer, step: rk_step_finished, ended: &mut Vec<Ended>) -> rk_result {
+    fn fetch(committer: *mut rk_committer, step: rk_step_finished, ended: &mut Vec<Ended>) -> rk_result {
         let mut finished = vec![MaybeUninit::<rk_finished>::uninit(); step.outcomes];
         let (mut values, mut bytes) = (vec![rk_value::default(); step.values], vec![0; step.bytes]);
         let mut n = 0;
@@ -110,7 +110,7 @@ impl Store {
     }
 
     /// Takes one step. Returns its result, and whether there is nothing to do now.
-    pub(super) fn step(&mut self, committer: *const rk_committer, ended: &mut Vec<Ended>) -> (rk_result, bool) {
+    pub(super) fn step(&mut self, committer: *mut rk_committer, ended: &mut Vec<Ended>) -> (rk_result, bool) {
         let mut step = MaybeUninit::uninit();
         // SAFETY: the handle lives, and a step that was written has what belongs to its kind.
         unsafe {
@@ -137,7 +137,7 @@ impl Store {
     }
 
     /// Steps until there is nothing to do. Returns what has ended.
-    pub(super) fn run(&mut self, committer: *const rk_committer) -> Vec<Ended> {
+    pub(super) fn run(&mut self, committer: *mut rk_committer) -> Vec<Ended> {
         let mut ended = Vec::new();
         loop {
             let (result, is_idle) = self.step(committer, &mut ended);
@@ -168,7 +168,7 @@ impl Store {
 
 /// Submits one operation from memory that is gone when the call has returned.
 pub(super) fn submit(
-    committer: *const rk_committer,
+    committer: *mut rk_committer,
     kind: u32,
     data: rk_operation_data,
     requests: &[rk_value],
@@ -185,7 +185,7 @@ pub(super) fn submit(
 /// The data of an operation that needs none.
 pub(super) const NO_DATA: rk_operation_data = rk_operation_data { allocate: rk_allocate { requests: 0 } };
 
-pub(super) fn allocate(committer: *const rk_committer, requests: &[rk_value]) -> (rk_result, u64) {
+pub(super) fn allocate(committer: *mut rk_committer, requests: &[rk_value]) -> (rk_result, u64) {
     let data = rk_operation_data { allocate: rk_allocate { requests: requests.len() } };
     submit(committer, RK_OPERATION_ALLOCATE, data, requests)
 }

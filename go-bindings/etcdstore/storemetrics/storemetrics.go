@@ -1,4 +1,5 @@
-// Package storemetrics has the counters of a Store as Prometheus metrics, so that a program without metrics does not link them.
+// Package storemetrics has the counters of a Store as Prometheus metrics, so that a program without metrics does not
+// link them.
 package storemetrics
 
 import (

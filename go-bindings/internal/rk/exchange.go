@@ -2,8 +2,8 @@
 
 package rk
 
-// A committer is in an instance of its own, so that it never waits for a repair pass. These are the functions of the C ABI that
-// take both: what one has said is handed to the other (ffi/src/exchange.rs).
+// A committer is in an instance of its own, so that it never waits for a repair pass. These are the functions of the C
+// ABI that take both: what one has said is handed to the other (ffi/src/exchange.rs).
 
 // said returns what ask writes.
 func said(ask func(buffer []byte, length *uint) Result) ([]byte, Result) {

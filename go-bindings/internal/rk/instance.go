@@ -25,12 +25,12 @@ const (
 	argumentsSize = 2 << 10
 )
 
-// objectLimit is the memory of an instance, in bytes, from which on nothing is added to its objects. So no call finds that there
-// is none, halfway.
+// objectLimit is the memory of an instance, in bytes, from which on nothing is added to its objects. So no call finds
+// that there is none, halfway.
 var objectLimit = 1 << 30
 
-// instance is a copy of the library, for one call at a time: its objects and memory are its own. The memory is part of the Go
-// heap; it never shrinks before Go collects it.
+// instance is a copy of the library, for one call at a time: its objects and memory are its own. The memory is part of
+// the Go heap; it never shrinks before Go collects it.
 type instance struct {
 	mutex  sync.Mutex
 	module module
@@ -45,8 +45,8 @@ type instance struct {
 	arguments, argumentsEnd uint32
 	// objects is the number of objects that are not closed.
 	objects int
-	// calls has the instances without an object, to which it belongs then; nil if objects are made here that have nothing to do with
-	// each other.
+	// calls has the instances without an object, to which it belongs then; nil if objects are made here that have
+	// nothing to do with each other.
 	calls *sync.Pool
 	// trapped: what is in the memory is unknown.
 	trapped bool
@@ -123,19 +123,20 @@ func (i *instance) keepFault(trap any) {
 	}
 }
 
-// Instances for calls without an object, and for new objects that have one to themselves. One whose last object is closed comes
-// back with the memory that it has, so that audits one after the other need none; Go collects it after some time.
+// Instances for calls without an object, and for new objects that have one to themselves. One whose last object is
+// closed comes back with the memory that it has, so that audits one after the other need none; Go collects it after
+// some time.
 var (
 	coreCalls      = sync.Pool{New: func() any { return newCore() }}
 	bootstrapCalls = sync.Pool{New: func() any { return newBootstrap() }}
 )
 
-// reusedMemory is the most memory of an instance that serves another object after its last one was closed. What was in it may have left
-// it with little room below objectLimit.
+// reusedMemory is the most memory of an instance that serves another object after its last one was closed. What was in
+// it may have left it with little room below objectLimit.
 const reusedMemory = 64 << 20
 
-// Objects of at most this size, in bytes, share instances: a call of one waits for a call of another, which takes a batch of all its values
-// at most.
+// Objects of at most this size, in bytes, share instances: a call of one waits for a call of another, which takes a
+// batch of all its values at most.
 const smallSize = 512
 
 // A shared instance takes objects as long as it has fewer than smallObjects and its memory is below smallMemory.
@@ -144,8 +145,8 @@ const (
 	smallMemory  = 512 << 10
 )
 
-// smallInstances are those that take more objects. Objects that are made one after the other are put into different ones, so that
-// their calls seldom wait for each other.
+// smallInstances are those that take more objects. Objects that are made one after the other are put into different
+// ones, so that their calls seldom wait for each other.
 var (
 	smallInstances [16]struct {
 		sync.Mutex
@@ -168,8 +169,9 @@ func place(size uint64) *instance {
 	return s.current
 }
 
-// retire has a shared instance that has grown take no more objects, so that it is collected with those that it has. A large argument stays
-// in the memory that it was copied to. The instance is locked, so a place that is locked looks at it later, in hasRoom.
+// retire has a shared instance that has grown take no more objects, so that it is collected with those that it has. A
+// large argument stays in the memory that it was copied to. The instance is locked, so a place that is locked looks at
+// it later, in hasRoom.
 func (i *instance) retire() {
 	for n := range smallInstances {
 		s := &smallInstances[n]

@@ -5,12 +5,36 @@
 package rk
 
 /*
+#cgo noescape rk_abi_version
+#cgo nocallback rk_abi_version
+#cgo noescape rk_result_name
+#cgo nocallback rk_result_name
+#cgo noescape rk_address_parse
+#cgo nocallback rk_address_parse
+#cgo noescape rk_value_text
+#cgo nocallback rk_value_text
+#cgo noescape rk_range_parse
+#cgo nocallback rk_range_parse
+#cgo noescape rk_range_describe
+#cgo nocallback rk_range_describe
+#cgo noescape rk_range_offset_of
+#cgo nocallback rk_range_offset_of
+#cgo noescape rk_range_value_at
+#cgo nocallback rk_range_value_at
+#cgo noescape rk_range_excludes
+#cgo nocallback rk_range_excludes
+#cgo noescape rk_range_changes
+#cgo nocallback rk_range_changes
+#cgo noescape rk_service_cidr_parse
+#cgo nocallback rk_service_cidr_parse
+#cgo noescape rk_service_cidr_describe
+#cgo nocallback rk_service_cidr_describe
+#cgo noescape rk_service_cidr_offset_of
+#cgo nocallback rk_service_cidr_offset_of
+#cgo noescape rk_service_cidr_value_at
+#cgo nocallback rk_service_cidr_value_at
 #cgo noescape rk_allocator_new
 #cgo nocallback rk_allocator_new
-#cgo noescape rk_allocator_free
-#cgo nocallback rk_allocator_free
-#cgo noescape rk_allocator_close
-#cgo nocallback rk_allocator_close
 #cgo noescape rk_allocator_dry_run
 #cgo nocallback rk_allocator_dry_run
 #cgo noescape rk_allocator_allocate
@@ -29,14 +53,32 @@ package rk
 #cgo nocallback rk_allocator_snapshot
 #cgo noescape rk_allocator_restore
 #cgo nocallback rk_allocator_restore
-#cgo noescape rk_cluster_ip_records
-#cgo nocallback rk_cluster_ip_records
+#cgo noescape rk_range_allocation_new
+#cgo nocallback rk_range_allocation_new
+#cgo noescape rk_range_allocation_decode
+#cgo nocallback rk_range_allocation_decode
+#cgo noescape rk_range_allocation_range
+#cgo nocallback rk_range_allocation_range
+#cgo noescape rk_range_allocation_data
+#cgo nocallback rk_range_allocation_data
+#cgo noescape rk_range_allocation_set
+#cgo nocallback rk_range_allocation_set
+#cgo noescape rk_range_allocation_encode
+#cgo nocallback rk_range_allocation_encode
+#cgo noescape rk_leak_counters_new
+#cgo nocallback rk_leak_counters_new
+#cgo noescape rk_leak_counters_advance
+#cgo nocallback rk_leak_counters_advance
+#cgo noescape rk_leak_counters_count
+#cgo nocallback rk_leak_counters_count
+#cgo noescape rk_leak_counters_reset
+#cgo nocallback rk_leak_counters_reset
+#cgo noescape rk_services_claims
+#cgo nocallback rk_services_claims
+#cgo noescape rk_cluster_ip_records_of
+#cgo nocallback rk_cluster_ip_records_of
 #cgo noescape rk_audit_new
 #cgo nocallback rk_audit_new
-#cgo noescape rk_audit_free
-#cgo nocallback rk_audit_free
-#cgo noescape rk_audit_close
-#cgo nocallback rk_audit_close
 #cgo noescape rk_audit_add_bitmap
 #cgo nocallback rk_audit_add_bitmap
 #cgo noescape rk_audit_add_unseen
@@ -55,160 +97,10 @@ package rk
 #cgo nocallback rk_audit_check_cluster
 #cgo noescape rk_audit_finish
 #cgo nocallback rk_audit_finish
-#cgo noescape rk_bootstrap_new
-#cgo nocallback rk_bootstrap_new
-#cgo noescape rk_bootstrap_free
-#cgo nocallback rk_bootstrap_free
-#cgo noescape rk_bootstrap_close
-#cgo nocallback rk_bootstrap_close
-#cgo noescape rk_bootstrap_poll
-#cgo nocallback rk_bootstrap_poll
-#cgo noescape rk_bootstrap_answered
-#cgo nocallback rk_bootstrap_answered
-#cgo noescape rk_bootstrap_watched
-#cgo nocallback rk_bootstrap_watched
-#cgo noescape rk_bootstrap_stop
-#cgo nocallback rk_bootstrap_stop
-#cgo noescape rk_bootstrap_plan
-#cgo nocallback rk_bootstrap_plan
-#cgo noescape rk_committer_new
-#cgo nocallback rk_committer_new
-#cgo noescape rk_committer_free
-#cgo nocallback rk_committer_free
-#cgo noescape rk_committer_close
-#cgo nocallback rk_committer_close
-#cgo noescape rk_committer_submit
-#cgo nocallback rk_committer_submit
-#cgo noescape rk_committer_cancel
-#cgo nocallback rk_committer_cancel
-#cgo noescape rk_committer_abandon
-#cgo nocallback rk_committer_abandon
-#cgo noescape rk_committer_written
-#cgo nocallback rk_committer_written
-#cgo noescape rk_committer_poll
-#cgo nocallback rk_committer_poll
-#cgo noescape rk_committer_handle
-#cgo nocallback rk_committer_handle
-#cgo noescape rk_committer_known
-#cgo nocallback rk_committer_known
-#cgo noescape rk_committer_value
-#cgo nocallback rk_committer_value
-#cgo noescape rk_committer_finished
-#cgo nocallback rk_committer_finished
-#cgo noescape rk_committer_submit_edit
-#cgo nocallback rk_committer_submit_edit
 #cgo noescape rk_reason_name
 #cgo nocallback rk_reason_name
 #cgo noescape rk_reason_severity
 #cgo nocallback rk_reason_severity
-#cgo noescape rk_index_new
-#cgo nocallback rk_index_new
-#cgo noescape rk_index_free
-#cgo nocallback rk_index_free
-#cgo noescape rk_index_close
-#cgo nocallback rk_index_close
-#cgo noescape rk_index_insert_cidr
-#cgo nocallback rk_index_insert_cidr
-#cgo noescape rk_index_remove_cidr
-#cgo nocallback rk_index_remove_cidr
-#cgo noescape rk_index_usage
-#cgo nocallback rk_index_usage
-#cgo noescape rk_index_is_taken
-#cgo nocallback rk_index_is_taken
-#cgo noescape rk_index_reserve
-#cgo nocallback rk_index_reserve
-#cgo noescape rk_index_reserve_address
-#cgo nocallback rk_index_reserve_address
-#cgo noescape rk_index_confirm
-#cgo nocallback rk_index_confirm
-#cgo noescape rk_index_created
-#cgo nocallback rk_index_created
-#cgo noescape rk_index_abort
-#cgo nocallback rk_index_abort
-#cgo noescape rk_index_already_exists
-#cgo nocallback rk_index_already_exists
-#cgo noescape rk_index_expire
-#cgo nocallback rk_index_expire
-#cgo noescape rk_index_added
-#cgo nocallback rk_index_added
-#cgo noescape rk_index_removed
-#cgo nocallback rk_index_removed
-#cgo noescape rk_index_replace
-#cgo nocallback rk_index_replace
-#cgo noescape rk_ip_address_judge
-#cgo nocallback rk_ip_address_judge
-#cgo noescape rk_cluster_ip_judge
-#cgo nocallback rk_cluster_ip_judge
-#cgo noescape rk_leak_counters_new
-#cgo nocallback rk_leak_counters_new
-#cgo noescape rk_leak_counters_free
-#cgo nocallback rk_leak_counters_free
-#cgo noescape rk_leak_counters_close
-#cgo nocallback rk_leak_counters_close
-#cgo noescape rk_leak_counters_advance
-#cgo nocallback rk_leak_counters_advance
-#cgo noescape rk_leak_counters_count
-#cgo nocallback rk_leak_counters_count
-#cgo noescape rk_leak_counters_reset
-#cgo nocallback rk_leak_counters_reset
-#cgo noescape rk_leak_tracker_new
-#cgo nocallback rk_leak_tracker_new
-#cgo noescape rk_leak_tracker_free
-#cgo nocallback rk_leak_tracker_free
-#cgo noescape rk_leak_tracker_close
-#cgo nocallback rk_leak_tracker_close
-#cgo noescape rk_range_parse
-#cgo nocallback rk_range_parse
-#cgo noescape rk_range_describe
-#cgo nocallback rk_range_describe
-#cgo noescape rk_range_offset_of
-#cgo nocallback rk_range_offset_of
-#cgo noescape rk_range_value_at
-#cgo nocallback rk_range_value_at
-#cgo noescape rk_range_excludes
-#cgo nocallback rk_range_excludes
-#cgo noescape rk_range_changes
-#cgo nocallback rk_range_changes
-#cgo noescape rk_range_allocation_new
-#cgo nocallback rk_range_allocation_new
-#cgo noescape rk_range_allocation_decode
-#cgo nocallback rk_range_allocation_decode
-#cgo noescape rk_range_allocation_free
-#cgo nocallback rk_range_allocation_free
-#cgo noescape rk_range_allocation_close
-#cgo nocallback rk_range_allocation_close
-#cgo noescape rk_range_allocation_range
-#cgo nocallback rk_range_allocation_range
-#cgo noescape rk_range_allocation_data
-#cgo nocallback rk_range_allocation_data
-#cgo noescape rk_range_allocation_set
-#cgo nocallback rk_range_allocation_set
-#cgo noescape rk_range_allocation_encode
-#cgo nocallback rk_range_allocation_encode
-#cgo noescape rk_repair_pass_new
-#cgo nocallback rk_repair_pass_new
-#cgo noescape rk_repair_pass_free
-#cgo nocallback rk_repair_pass_free
-#cgo noescape rk_repair_pass_close
-#cgo nocallback rk_repair_pass_close
-#cgo noescape rk_repair_pass_begin
-#cgo nocallback rk_repair_pass_begin
-#cgo noescape rk_repair_pass_read
-#cgo nocallback rk_repair_pass_read
-#cgo noescape rk_repair_pass_fenced
-#cgo nocallback rk_repair_pass_fenced
-#cgo noescape rk_repair_pass_audit
-#cgo nocallback rk_repair_pass_audit
-#cgo noescape rk_repair_pass_finish
-#cgo nocallback rk_repair_pass_finish
-#cgo noescape rk_repair_pass_check
-#cgo nocallback rk_repair_pass_check
-#cgo noescape rk_committer_submit_repair
-#cgo nocallback rk_committer_submit_repair
-#cgo noescape rk_report_free
-#cgo nocallback rk_report_free
-#cgo noescape rk_report_close
-#cgo nocallback rk_report_close
 #cgo noescape rk_report_record_repair
 #cgo nocallback rk_report_record_repair
 #cgo noescape rk_report_services
@@ -237,24 +129,132 @@ package rk
 #cgo nocallback rk_report_state
 #cgo noescape rk_report_occupancy
 #cgo nocallback rk_report_occupancy
-#cgo noescape rk_service_cidr_parse
-#cgo nocallback rk_service_cidr_parse
-#cgo noescape rk_service_cidr_describe
-#cgo nocallback rk_service_cidr_describe
-#cgo noescape rk_service_cidr_offset_of
-#cgo nocallback rk_service_cidr_offset_of
-#cgo noescape rk_service_cidr_value_at
-#cgo nocallback rk_service_cidr_value_at
-#cgo noescape rk_services_claims
-#cgo nocallback rk_services_claims
-#cgo noescape rk_address_parse
-#cgo nocallback rk_address_parse
-#cgo noescape rk_value_text
-#cgo nocallback rk_value_text
-#cgo noescape rk_abi_version
-#cgo nocallback rk_abi_version
-#cgo noescape rk_result_name
-#cgo nocallback rk_result_name
+#cgo noescape rk_ip_address_judge
+#cgo nocallback rk_ip_address_judge
+#cgo noescape rk_cluster_ip_judge
+#cgo nocallback rk_cluster_ip_judge
+#cgo noescape rk_committer_new
+#cgo nocallback rk_committer_new
+#cgo noescape rk_committer_submit
+#cgo nocallback rk_committer_submit
+#cgo noescape rk_committer_cancel
+#cgo nocallback rk_committer_cancel
+#cgo noescape rk_committer_abandon
+#cgo nocallback rk_committer_abandon
+#cgo noescape rk_committer_written
+#cgo nocallback rk_committer_written
+#cgo noescape rk_committer_poll
+#cgo nocallback rk_committer_poll
+#cgo noescape rk_committer_handle
+#cgo nocallback rk_committer_handle
+#cgo noescape rk_committer_known
+#cgo nocallback rk_committer_known
+#cgo noescape rk_committer_value
+#cgo nocallback rk_committer_value
+#cgo noescape rk_committer_finished
+#cgo nocallback rk_committer_finished
+#cgo noescape rk_committer_submit_edit
+#cgo nocallback rk_committer_submit_edit
+#cgo noescape rk_leak_tracker_new
+#cgo nocallback rk_leak_tracker_new
+#cgo noescape rk_repair_pass_new
+#cgo nocallback rk_repair_pass_new
+#cgo noescape rk_repair_pass_begin
+#cgo nocallback rk_repair_pass_begin
+#cgo noescape rk_repair_pass_read
+#cgo nocallback rk_repair_pass_read
+#cgo noescape rk_repair_pass_fenced
+#cgo nocallback rk_repair_pass_fenced
+#cgo noescape rk_repair_pass_audit
+#cgo nocallback rk_repair_pass_audit
+#cgo noescape rk_repair_pass_finish
+#cgo nocallback rk_repair_pass_finish
+#cgo noescape rk_repair_pass_check
+#cgo nocallback rk_repair_pass_check
+#cgo noescape rk_committer_submit_repair
+#cgo nocallback rk_committer_submit_repair
+#cgo noescape rk_index_new
+#cgo nocallback rk_index_new
+#cgo noescape rk_index_insert_cidr
+#cgo nocallback rk_index_insert_cidr
+#cgo noescape rk_index_remove_cidr
+#cgo nocallback rk_index_remove_cidr
+#cgo noescape rk_index_usage
+#cgo nocallback rk_index_usage
+#cgo noescape rk_index_is_taken
+#cgo nocallback rk_index_is_taken
+#cgo noescape rk_index_reserve
+#cgo nocallback rk_index_reserve
+#cgo noescape rk_index_reserve_address
+#cgo nocallback rk_index_reserve_address
+#cgo noescape rk_index_confirm
+#cgo nocallback rk_index_confirm
+#cgo noescape rk_index_created
+#cgo nocallback rk_index_created
+#cgo noescape rk_index_abort
+#cgo nocallback rk_index_abort
+#cgo noescape rk_index_already_exists
+#cgo nocallback rk_index_already_exists
+#cgo noescape rk_index_expire
+#cgo nocallback rk_index_expire
+#cgo noescape rk_index_added
+#cgo nocallback rk_index_added
+#cgo noescape rk_index_removed
+#cgo nocallback rk_index_removed
+#cgo noescape rk_index_replace
+#cgo nocallback rk_index_replace
+#cgo noescape rk_bootstrap_new
+#cgo nocallback rk_bootstrap_new
+#cgo noescape rk_bootstrap_poll
+#cgo nocallback rk_bootstrap_poll
+#cgo noescape rk_bootstrap_answered
+#cgo nocallback rk_bootstrap_answered
+#cgo noescape rk_bootstrap_watched
+#cgo nocallback rk_bootstrap_watched
+#cgo noescape rk_bootstrap_stop
+#cgo nocallback rk_bootstrap_stop
+#cgo noescape rk_bootstrap_plan
+#cgo nocallback rk_bootstrap_plan
+#cgo noescape rk_allocator_free
+#cgo nocallback rk_allocator_free
+#cgo noescape rk_allocator_close
+#cgo nocallback rk_allocator_close
+#cgo noescape rk_range_allocation_free
+#cgo nocallback rk_range_allocation_free
+#cgo noescape rk_range_allocation_close
+#cgo nocallback rk_range_allocation_close
+#cgo noescape rk_leak_counters_free
+#cgo nocallback rk_leak_counters_free
+#cgo noescape rk_leak_counters_close
+#cgo nocallback rk_leak_counters_close
+#cgo noescape rk_audit_free
+#cgo nocallback rk_audit_free
+#cgo noescape rk_audit_close
+#cgo nocallback rk_audit_close
+#cgo noescape rk_report_free
+#cgo nocallback rk_report_free
+#cgo noescape rk_report_close
+#cgo nocallback rk_report_close
+#cgo noescape rk_committer_free
+#cgo nocallback rk_committer_free
+#cgo noescape rk_committer_close
+#cgo nocallback rk_committer_close
+#cgo noescape rk_leak_tracker_free
+#cgo nocallback rk_leak_tracker_free
+#cgo noescape rk_leak_tracker_close
+#cgo nocallback rk_leak_tracker_close
+#cgo noescape rk_repair_pass_free
+#cgo nocallback rk_repair_pass_free
+#cgo noescape rk_repair_pass_close
+#cgo nocallback rk_repair_pass_close
+#cgo noescape rk_index_free
+#cgo nocallback rk_index_free
+#cgo noescape rk_index_close
+#cgo nocallback rk_index_close
+#cgo noescape rk_bootstrap_free
+#cgo nocallback rk_bootstrap_free
+#cgo noescape rk_bootstrap_close
+#cgo nocallback rk_bootstrap_close
 #include <rangekeeper.h>
 */
 import "C"
@@ -270,29 +270,11 @@ type Allocator struct{ _ [0]func() }
 // IsAlone reports that the object has to be freed.
 func (*Allocator) IsAlone() bool { return false }
 
-// Audit is an object of the library, in its memory.
-type Audit struct{ _ [0]func() }
+// RangeAllocation is an object of the library, in its memory.
+type RangeAllocation struct{ _ [0]func() }
 
 // IsAlone reports that the object has to be freed.
-func (*Audit) IsAlone() bool { return false }
-
-// Bootstrap is an object of the library, in its memory.
-type Bootstrap struct{ _ [0]func() }
-
-// IsAlone reports that the object has to be freed.
-func (*Bootstrap) IsAlone() bool { return false }
-
-// Committer is an object of the library, in its memory.
-type Committer struct{ _ [0]func() }
-
-// IsAlone reports that the object has to be freed.
-func (*Committer) IsAlone() bool { return false }
-
-// Index is an object of the library, in its memory.
-type Index struct{ _ [0]func() }
-
-// IsAlone reports that the object has to be freed.
-func (*Index) IsAlone() bool { return false }
+func (*RangeAllocation) IsAlone() bool { return false }
 
 // LeakCounters is an object of the library, in its memory.
 type LeakCounters struct{ _ [0]func() }
@@ -300,23 +282,17 @@ type LeakCounters struct{ _ [0]func() }
 // IsAlone reports that the object has to be freed.
 func (*LeakCounters) IsAlone() bool { return false }
 
+// Audit is an object of the library, in its memory.
+type Audit struct{ _ [0]func() }
+
+// IsAlone reports that the object has to be freed.
+func (*Audit) IsAlone() bool { return false }
+
 // LeakTracker is an object of the library, in its memory.
 type LeakTracker struct{ _ [0]func() }
 
 // IsAlone reports that the object has to be freed.
 func (*LeakTracker) IsAlone() bool { return false }
-
-// RangeAllocation is an object of the library, in its memory.
-type RangeAllocation struct{ _ [0]func() }
-
-// IsAlone reports that the object has to be freed.
-func (*RangeAllocation) IsAlone() bool { return false }
-
-// RepairPass is an object of the library, in its memory.
-type RepairPass struct{ _ [0]func() }
-
-// IsAlone reports that the object has to be freed.
-func (*RepairPass) IsAlone() bool { return false }
 
 // Report is an object of the library, in its memory.
 type Report struct{ _ [0]func() }
@@ -324,25 +300,59 @@ type Report struct{ _ [0]func() }
 // IsAlone reports that the object has to be freed.
 func (*Report) IsAlone() bool { return false }
 
+// Committer is an object of the library, in its memory.
+type Committer struct{ _ [0]func() }
+
+// IsAlone reports that the object has to be freed.
+func (*Committer) IsAlone() bool { return false }
+
+// RepairPass is an object of the library, in its memory.
+type RepairPass struct{ _ [0]func() }
+
+// IsAlone reports that the object has to be freed.
+func (*RepairPass) IsAlone() bool { return false }
+
+// Index is an object of the library, in its memory.
+type Index struct{ _ [0]func() }
+
+// IsAlone reports that the object has to be freed.
+func (*Index) IsAlone() bool { return false }
+
+// Bootstrap is an object of the library, in its memory.
+type Bootstrap struct{ _ [0]func() }
+
+// IsAlone reports that the object has to be freed.
+func (*Bootstrap) IsAlone() bool { return false }
+
 // FirstFault returns nothing: the library writes to stderr what a fault says.
 func FirstFault() string { return "" }
 
 // The structs that cross without a conversion have the size that they have in C.
 var (
+	_ [C.sizeof_rk_bits_past_range]byte          = [unsafe.Sizeof(BitsPastRange{})]byte{}
 	_ [C.sizeof_rk_value]byte                    = [unsafe.Sizeof(Value{})]byte{}
 	_ [C.sizeof_rk_range]byte                    = [unsafe.Sizeof(Range{})]byte{}
-	_ [C.sizeof_rk_bits_past_range]byte          = [unsafe.Sizeof(BitsPastRange{})]byte{}
+	_ [C.sizeof_rk_service_cidr]byte             = [unsafe.Sizeof(ServiceCIDR{})]byte{}
+	_ [C.sizeof_rk_service_cidr_description]byte = [unsafe.Sizeof(ServiceCIDRDescription{})]byte{}
+	_ [C.sizeof_rk_claim]byte                    = [unsafe.Sizeof(Claim{})]byte{}
+	_ [C.sizeof_rk_offset_state]byte             = [unsafe.Sizeof(OffsetState{})]byte{}
+	_ [C.sizeof_rk_cell]byte                     = [unsafe.Sizeof(Cell{})]byte{}
+	_ [C.sizeof_rk_leak]byte                     = [unsafe.Sizeof(Leak{})]byte{}
+	_ [C.sizeof_rk_claimant]byte                 = [unsafe.Sizeof(Claimant{})]byte{}
+	_ [C.sizeof_rk_object_repair]byte            = [unsafe.Sizeof(ObjectRepair{})]byte{}
+	_ [C.sizeof_rk_run]byte                      = [unsafe.Sizeof(Run{})]byte{}
+	_ [C.sizeof_rk_range_report]byte             = [unsafe.Sizeof(RangeReport{})]byte{}
+	_ [C.sizeof_rk_address_object]byte           = [unsafe.Sizeof(AddressObject{})]byte{}
 	_ [C.sizeof_rk_allocate]byte                 = [unsafe.Sizeof(Allocate{})]byte{}
 	_ [C.sizeof_rk_release]byte                  = [unsafe.Sizeof(Release{})]byte{}
-	_ [C.sizeof_rk_step_wait]byte                = [unsafe.Sizeof(StepWait{})]byte{}
 	_ [C.sizeof_rk_key_state]byte                = [unsafe.Sizeof(KeyState{})]byte{}
+	_ [C.sizeof_rk_header]byte                   = [unsafe.Sizeof(Header{})]byte{}
+	_ [C.sizeof_rk_step_wait]byte                = [unsafe.Sizeof(StepWait{})]byte{}
 	_ [C.sizeof_rk_step_swap]byte                = [unsafe.Sizeof(StepSwap{})]byte{}
 	_ [C.sizeof_rk_step_confirm]byte             = [unsafe.Sizeof(StepConfirm{})]byte{}
 	_ [C.sizeof_rk_step_finished]byte            = [unsafe.Sizeof(StepFinished{})]byte{}
 	_ [C.sizeof_rk_step_watch]byte               = [unsafe.Sizeof(StepWatch{})]byte{}
 	_ [C.sizeof_rk_step_read_at]byte             = [unsafe.Sizeof(StepReadAt{})]byte{}
-	_ [C.sizeof_rk_header]byte                   = [unsafe.Sizeof(Header{})]byte{}
-	_ [C.sizeof_rk_known]byte                    = [unsafe.Sizeof(Known{})]byte{}
 	_ [C.sizeof_rk_allocated]byte                = [unsafe.Sizeof(Allocated{})]byte{}
 	_ [C.sizeof_rk_released]byte                 = [unsafe.Sizeof(Released{})]byte{}
 	_ [C.sizeof_rk_deferred]byte                 = [unsafe.Sizeof(Deferred{})]byte{}
@@ -351,19 +361,9 @@ var (
 	_ [C.sizeof_rk_repaired]byte                 = [unsafe.Sizeof(Repaired{})]byte{}
 	_ [C.sizeof_rk_failed]byte                   = [unsafe.Sizeof(Failed{})]byte{}
 	_ [C.sizeof_rk_edited]byte                   = [unsafe.Sizeof(Edited{})]byte{}
-	_ [C.sizeof_rk_service_cidr]byte             = [unsafe.Sizeof(ServiceCIDR{})]byte{}
+	_ [C.sizeof_rk_known]byte                    = [unsafe.Sizeof(Known{})]byte{}
 	_ [C.sizeof_rk_reservation]byte              = [unsafe.Sizeof(Reservation{})]byte{}
 	_ [C.sizeof_rk_index_changes]byte            = [unsafe.Sizeof(IndexChanges{})]byte{}
-	_ [C.sizeof_rk_address_object]byte           = [unsafe.Sizeof(AddressObject{})]byte{}
-	_ [C.sizeof_rk_claimant]byte                 = [unsafe.Sizeof(Claimant{})]byte{}
-	_ [C.sizeof_rk_object_repair]byte            = [unsafe.Sizeof(ObjectRepair{})]byte{}
-	_ [C.sizeof_rk_leak]byte                     = [unsafe.Sizeof(Leak{})]byte{}
-	_ [C.sizeof_rk_range_report]byte             = [unsafe.Sizeof(RangeReport{})]byte{}
-	_ [C.sizeof_rk_run]byte                      = [unsafe.Sizeof(Run{})]byte{}
-	_ [C.sizeof_rk_offset_state]byte             = [unsafe.Sizeof(OffsetState{})]byte{}
-	_ [C.sizeof_rk_cell]byte                     = [unsafe.Sizeof(Cell{})]byte{}
-	_ [C.sizeof_rk_service_cidr_description]byte = [unsafe.Sizeof(ServiceCIDRDescription{})]byte{}
-	_ [C.sizeof_rk_claim]byte                    = [unsafe.Sizeof(Claim{})]byte{}
 )
 
 // aligned is a struct as C aligns it: cgo does not know that there are 64-bit numbers in its union.
@@ -381,6 +381,12 @@ func (s *Error) fromC(c *C.rk_error) {
 	s.Message = C.GoStringN(&c.message[0], C.int(c.message_len))
 }
 
+func (s *RangeDescription) fromC(c *C.rk_range_description) {
+	s.Size = uint32(c.size)
+	s.StaticBand = uint32(c.static_band)
+	s.Text = C.GoStringN(&c.text[0], C.int(c.text_len))
+}
+
 func (s *Batch) toC(pinner *runtime.Pinner) (c C.rk_batch) {
 	if len(s.Words) > 0 {
 		data := unsafe.Pointer(unsafe.SliceData(s.Words))
@@ -396,7 +402,7 @@ func (s *Batch) toC(pinner *runtime.Pinner) (c C.rk_batch) {
 	return c
 }
 
-func (s *IPAddresses) toC(pinner *runtime.Pinner) (c C.rk_ip_addresses) {
+func (s *Services) toC(pinner *runtime.Pinner) (c C.rk_services) {
 	c.batch = s.Batch.toC(pinner)
 	return c
 }
@@ -406,9 +412,21 @@ func (s *ServiceNames) toC(pinner *runtime.Pinner) (c C.rk_service_names) {
 	return c
 }
 
-func (s *Services) toC(pinner *runtime.Pinner) (c C.rk_services) {
+func (s *IPAddresses) toC(pinner *runtime.Pinner) (c C.rk_ip_addresses) {
 	c.batch = s.Batch.toC(pinner)
 	return c
+}
+
+func (s *Finding) fromC(c *C.rk_finding) {
+	s.Reason = uint32(c.reason)
+	s.SubjectKind = uint32(c.subject_kind)
+	s.Subject = uint64(c.subject)
+	s.Range = uint32(c._range)
+	s.Remedy = uint32(c.remedy)
+	s.Stays = bool(c.stays)
+	s.ValueKind = uint32(c.value_kind)
+	s.Value.Address = *(*Value)(unsafe.Pointer(&c.value))
+	s.Value.Port = *(*int32)(unsafe.Pointer(&c.value))
 }
 
 func (s *Operation) toC(pinner *runtime.Pinner) (c C.rk_operation) {
@@ -421,16 +439,6 @@ func (s *Operation) toC(pinner *runtime.Pinner) (c C.rk_operation) {
 		*(*C.rk_release)(unsafe.Pointer(&c.data)) = *(*C.rk_release)(unsafe.Pointer(s.Data.Release))
 	}
 	return c
-}
-
-func (s *Step) fromC(c *C.rk_step) {
-	s.Kind = uint32(c.kind)
-	s.Data.Wait = *(*StepWait)(unsafe.Pointer(&c.data))
-	s.Data.Swap = *(*StepSwap)(unsafe.Pointer(&c.data))
-	s.Data.Confirm = *(*StepConfirm)(unsafe.Pointer(&c.data))
-	s.Data.Finished = *(*StepFinished)(unsafe.Pointer(&c.data))
-	s.Data.Watch = *(*StepWatch)(unsafe.Pointer(&c.data))
-	s.Data.ReadAt = *(*StepReadAt)(unsafe.Pointer(&c.data))
 }
 
 func (s *Key) toC(pinner *runtime.Pinner) (c C.rk_key) {
@@ -488,6 +496,16 @@ func (s *Event) toC(pinner *runtime.Pinner) (c C.rk_event) {
 	return c
 }
 
+func (s *Step) fromC(c *C.rk_step) {
+	s.Kind = uint32(c.kind)
+	s.Data.Wait = *(*StepWait)(unsafe.Pointer(&c.data))
+	s.Data.Swap = *(*StepSwap)(unsafe.Pointer(&c.data))
+	s.Data.Confirm = *(*StepConfirm)(unsafe.Pointer(&c.data))
+	s.Data.Finished = *(*StepFinished)(unsafe.Pointer(&c.data))
+	s.Data.Watch = *(*StepWatch)(unsafe.Pointer(&c.data))
+	s.Data.ReadAt = *(*StepReadAt)(unsafe.Pointer(&c.data))
+}
+
 func (s *Finished) fromC(c *C.rk_finished) {
 	s.Ticket = uint64(c.ticket)
 	s.Outcome = uint32(c.outcome)
@@ -525,22 +543,94 @@ func (s *Edit) toC(pinner *runtime.Pinner) (c C.rk_edit) {
 	return c
 }
 
-func (s *RangeDescription) fromC(c *C.rk_range_description) {
-	s.Size = uint32(c.size)
-	s.StaticBand = uint32(c.static_band)
-	s.Text = C.GoStringN(&c.text[0], C.int(c.text_len))
+// ABIVersion is rk_abi_version.
+func ABIVersion() uint32 {
+	return uint32(C.rk_abi_version())
 }
 
-func (s *Finding) fromC(c *C.rk_finding) {
-	s.Reason = uint32(c.reason)
-	s.SubjectKind = uint32(c.subject_kind)
-	s.Subject = uint64(c.subject)
-	s.Range = uint32(c._range)
-	s.Remedy = uint32(c.remedy)
-	s.Stays = bool(c.stays)
-	s.ValueKind = uint32(c.value_kind)
-	s.Value.Address = *(*Value)(unsafe.Pointer(&c.value))
-	s.Value.Port = *(*int32)(unsafe.Pointer(&c.value))
+// ResultName is rk_result_name.
+func ResultName(theResult uint32) string {
+	return C.GoString(C.rk_result_name(C.uint32_t(theResult)))
+}
+
+// AddressParse is rk_address_parse.
+func AddressParse(address string, value *Value) Result {
+	return Result(C.rk_address_parse((*C.char)(unsafe.Pointer(unsafe.StringData(address))), C.size_t(len(address)), (*C.rk_value)(unsafe.Pointer(value))))
+}
+
+// ValueText is rk_value_text.
+func ValueText(value *Value, buffer []byte, theLen *uint) Result {
+	return Result(C.rk_value_text((*C.rk_value)(unsafe.Pointer(value)), (*C.char)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
+}
+
+// RangeParse is rk_range_parse.
+func RangeParse(spec string, kind uint32, theRange *Range, theError *Error) Result {
+	var c_error aligned[C.rk_error]
+	result := C.rk_range_parse((*C.char)(unsafe.Pointer(unsafe.StringData(spec))), C.size_t(len(spec)), C.uint32_t(kind), (*C.rk_range)(unsafe.Pointer(theRange)), &c_error.c)
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// RangeDescribe is rk_range_describe.
+func RangeDescribe(theRange *Range, description *RangeDescription) Result {
+	var c_description aligned[C.rk_range_description]
+	result := C.rk_range_describe((*C.rk_range)(unsafe.Pointer(theRange)), &c_description.c)
+	if result == C.RK_RESULT_OK {
+		description.fromC(&c_description.c)
+	}
+	return Result(result)
+}
+
+// RangeOffsetOf is rk_range_offset_of.
+func RangeOffsetOf(theRange *Range, value *Value, offset *uint32) Result {
+	return Result(C.rk_range_offset_of((*C.rk_range)(unsafe.Pointer(theRange)), (*C.rk_value)(unsafe.Pointer(value)), (*C.uint32_t)(unsafe.Pointer(offset))))
+}
+
+// RangeValueAt is rk_range_value_at.
+func RangeValueAt(theRange *Range, offset uint32, value *Value) Result {
+	return Result(C.rk_range_value_at((*C.rk_range)(unsafe.Pointer(theRange)), C.uint32_t(offset), (*C.rk_value)(unsafe.Pointer(value))))
+}
+
+// RangeExcludes is rk_range_excludes.
+func RangeExcludes(theRange *Range, other *Range, excludes *bool) Result {
+	return Result(C.rk_range_excludes((*C.rk_range)(unsafe.Pointer(theRange)), (*C.rk_range)(unsafe.Pointer(other)), (*C.bool)(unsafe.Pointer(excludes))))
+}
+
+// RangeChanges is rk_range_changes.
+func RangeChanges(theRange *Range, before []uint8, after []uint8, fromOffset uint32, values []Value, allocated []bool, n *uint, nextOffset *uint32, theError *Error) Result {
+	var c_error aligned[C.rk_error]
+	result := C.rk_range_changes((*C.rk_range)(unsafe.Pointer(theRange)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(before))), C.size_t(len(before)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(after))), C.size_t(len(after)), C.uint32_t(fromOffset), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(values))), (*C.bool)(unsafe.Pointer(unsafe.SliceData(allocated))), C.size_t(len(allocated)), (*C.size_t)(unsafe.Pointer(n)), (*C.uint32_t)(unsafe.Pointer(nextOffset)), &c_error.c)
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// ServiceCIDRParse is rk_service_cidr_parse.
+func ServiceCIDRParse(spec string, cidr *ServiceCIDR, theError *Error) Result {
+	var c_error aligned[C.rk_error]
+	result := C.rk_service_cidr_parse((*C.char)(unsafe.Pointer(unsafe.StringData(spec))), C.size_t(len(spec)), (*C.rk_service_cidr)(unsafe.Pointer(cidr)), &c_error.c)
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// ServiceCIDRDescribe is rk_service_cidr_describe.
+func ServiceCIDRDescribe(cidr *ServiceCIDR, description *ServiceCIDRDescription) Result {
+	return Result(C.rk_service_cidr_describe((*C.rk_service_cidr)(unsafe.Pointer(cidr)), (*C.rk_service_cidr_description)(unsafe.Pointer(description))))
+}
+
+// ServiceCIDROffsetOf is rk_service_cidr_offset_of.
+func ServiceCIDROffsetOf(cidr *ServiceCIDR, value *Value, offset *uint64) Result {
+	return Result(C.rk_service_cidr_offset_of((*C.rk_service_cidr)(unsafe.Pointer(cidr)), (*C.rk_value)(unsafe.Pointer(value)), (*C.uint64_t)(unsafe.Pointer(offset))))
+}
+
+// ServiceCIDRValueAt is rk_service_cidr_value_at.
+func ServiceCIDRValueAt(cidr *ServiceCIDR, offset uint64, value *Value) Result {
+	return Result(C.rk_service_cidr_value_at((*C.rk_service_cidr)(unsafe.Pointer(cidr)), C.uint64_t(offset), (*C.rk_value)(unsafe.Pointer(value))))
 }
 
 // AllocatorNew is rk_allocator_new.
@@ -553,16 +643,6 @@ func AllocatorNew(theRange *Range, strategy uint32, seed uint64, allocator **All
 		theError.fromC(&c_error.c)
 	}
 	return Result(result)
-}
-
-// AllocatorFree is rk_allocator_free.
-func AllocatorFree(allocator *Allocator) {
-	C.rk_allocator_free((*C.rk_allocator)(unsafe.Pointer(allocator)))
-}
-
-// AllocatorClose is rk_allocator_close.
-func AllocatorClose(allocator *Allocator) Result {
-	return Result(C.rk_allocator_close((*C.rk_allocator)(unsafe.Pointer(allocator))))
 }
 
 // AllocatorDryRun is rk_allocator_dry_run.
@@ -623,9 +703,99 @@ func AllocatorRestore(allocator *Allocator, theRange string, data []uint8, theEr
 	return Result(result)
 }
 
-// ClusterIPRecords is rk_cluster_ip_records.
-func ClusterIPRecords(objects uint64, bitmap uint32) uint32 {
-	return uint32(C.rk_cluster_ip_records(C.uint64_t(objects), C.uint32_t(bitmap)))
+// RangeAllocationNew is rk_range_allocation_new.
+func RangeAllocationNew(form uint32, theObject **RangeAllocation) Result {
+	var c_object *C.rk_range_allocation
+	result := C.rk_range_allocation_new(C.uint32_t(form), &c_object)
+	*theObject = (*RangeAllocation)(unsafe.Pointer(c_object))
+	return Result(result)
+}
+
+// RangeAllocationDecode is rk_range_allocation_decode.
+func RangeAllocationDecode(stored []uint8, theObject **RangeAllocation, theError *Error) Result {
+	var c_object *C.rk_range_allocation
+	var c_error aligned[C.rk_error]
+	result := C.rk_range_allocation_decode((*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(stored))), C.size_t(len(stored)), &c_object, &c_error.c)
+	*theObject = (*RangeAllocation)(unsafe.Pointer(c_object))
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// RangeAllocationRange is rk_range_allocation_range.
+func RangeAllocationRange(theObject *RangeAllocation, buffer []byte, theLen *uint) Result {
+	return Result(C.rk_range_allocation_range((*C.rk_range_allocation)(unsafe.Pointer(theObject)), (*C.char)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
+}
+
+// RangeAllocationData is rk_range_allocation_data.
+func RangeAllocationData(theObject *RangeAllocation, buffer []uint8, theLen *uint) Result {
+	return Result(C.rk_range_allocation_data((*C.rk_range_allocation)(unsafe.Pointer(theObject)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
+}
+
+// RangeAllocationSet is rk_range_allocation_set.
+func RangeAllocationSet(theObject *RangeAllocation, theRange string, data []uint8, theError *Error) Result {
+	var c_error aligned[C.rk_error]
+	result := C.rk_range_allocation_set((*C.rk_range_allocation)(unsafe.Pointer(theObject)), (*C.char)(unsafe.Pointer(unsafe.StringData(theRange))), C.size_t(len(theRange)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(data))), C.size_t(len(data)), &c_error.c)
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// RangeAllocationEncode is rk_range_allocation_encode.
+func RangeAllocationEncode(theObject *RangeAllocation, buffer []uint8, theLen *uint) Result {
+	return Result(C.rk_range_allocation_encode((*C.rk_range_allocation)(unsafe.Pointer(theObject)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
+}
+
+// LeakCountersNew is rk_leak_counters_new.
+func LeakCountersNew(theRange *Range, passes uint8, counters **LeakCounters, theError *Error) Result {
+	var c_counters *C.rk_leak_counters
+	var c_error aligned[C.rk_error]
+	result := C.rk_leak_counters_new((*C.rk_range)(unsafe.Pointer(theRange)), C.uint8_t(passes), &c_counters, &c_error.c)
+	*counters = (*LeakCounters)(unsafe.Pointer(c_counters))
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// LeakCountersAdvance is rk_leak_counters_advance.
+func LeakCountersAdvance(counters *LeakCounters, leaked []Value, due []Value, dueLen *uint) Result {
+	return Result(C.rk_leak_counters_advance((*C.rk_leak_counters)(unsafe.Pointer(counters)), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(leaked))), C.size_t(len(leaked)), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(due))), C.size_t(len(due)), (*C.size_t)(unsafe.Pointer(dueLen))))
+}
+
+// LeakCountersCount is rk_leak_counters_count.
+func LeakCountersCount(counters *LeakCounters, value *Value, count *uint8) Result {
+	return Result(C.rk_leak_counters_count((*C.rk_leak_counters)(unsafe.Pointer(counters)), (*C.rk_value)(unsafe.Pointer(value)), (*C.uint8_t)(unsafe.Pointer(count))))
+}
+
+// LeakCountersReset is rk_leak_counters_reset.
+func LeakCountersReset(counters *LeakCounters) Result {
+	return Result(C.rk_leak_counters_reset((*C.rk_leak_counters)(unsafe.Pointer(counters))))
+}
+
+// ServicesClaims is rk_services_claims.
+func ServicesClaims(batch *Services, from uint, claims []Claim, n *uint, theError *Error) Result {
+	var pinner runtime.Pinner
+	defer pinner.Unpin()
+	var c_batch aligned[C.rk_services]
+	var p_batch *C.rk_services
+	if batch != nil {
+		c_batch.c = batch.toC(&pinner)
+		p_batch = &c_batch.c
+	}
+	var c_error aligned[C.rk_error]
+	result := C.rk_services_claims(p_batch, C.size_t(from), (*C.rk_claim)(unsafe.Pointer(unsafe.SliceData(claims))), C.size_t(len(claims)), (*C.size_t)(unsafe.Pointer(n)), &c_error.c)
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// ClusterIPRecordsOf is rk_cluster_ip_records_of.
+func ClusterIPRecordsOf(objects uint64, bitmap uint32) uint32 {
+	return uint32(C.rk_cluster_ip_records_of(C.uint64_t(objects), C.uint32_t(bitmap)))
 }
 
 // AuditNew is rk_audit_new.
@@ -634,16 +804,6 @@ func AuditNew(tracker *LeakTracker, ipaddresses bool, now *int64, audit **Audit)
 	result := C.rk_audit_new((*C.rk_leak_tracker)(unsafe.Pointer(tracker)), C.bool(ipaddresses), (*C.int64_t)(unsafe.Pointer(now)), &c_audit)
 	*audit = (*Audit)(unsafe.Pointer(c_audit))
 	return Result(result)
-}
-
-// AuditFree is rk_audit_free.
-func AuditFree(audit *Audit) {
-	C.rk_audit_free((*C.rk_audit)(unsafe.Pointer(audit)))
-}
-
-// AuditClose is rk_audit_close.
-func AuditClose(audit *Audit) Result {
-	return Result(C.rk_audit_close((*C.rk_audit)(unsafe.Pointer(audit))))
 }
 
 // AuditAddBitmap is rk_audit_add_bitmap.
@@ -760,184 +920,6 @@ func AuditFinish(audit *Audit, report **Report, theError *Error) Result {
 	return Result(result)
 }
 
-// BootstrapNew is rk_bootstrap_new.
-func BootstrapNew(config string, bootstrap **Bootstrap, theError *Error) Result {
-	var c_bootstrap *C.rk_bootstrap
-	var c_error aligned[C.rk_error]
-	result := C.rk_bootstrap_new((*C.char)(unsafe.Pointer(unsafe.StringData(config))), C.size_t(len(config)), &c_bootstrap, &c_error.c)
-	*bootstrap = (*Bootstrap)(unsafe.Pointer(c_bootstrap))
-	if result != C.RK_RESULT_OK {
-		theError.fromC(&c_error.c)
-	}
-	return Result(result)
-}
-
-// BootstrapFree is rk_bootstrap_free.
-func BootstrapFree(bootstrap *Bootstrap) {
-	C.rk_bootstrap_free((*C.rk_bootstrap)(unsafe.Pointer(bootstrap)))
-}
-
-// BootstrapClose is rk_bootstrap_close.
-func BootstrapClose(bootstrap *Bootstrap) Result {
-	return Result(C.rk_bootstrap_close((*C.rk_bootstrap)(unsafe.Pointer(bootstrap))))
-}
-
-// BootstrapPoll is rk_bootstrap_poll.
-func BootstrapPoll(bootstrap *Bootstrap, now uint64, buffer []byte, theLen *uint) Result {
-	return Result(C.rk_bootstrap_poll((*C.rk_bootstrap)(unsafe.Pointer(bootstrap)), C.uint64_t(now), (*C.char)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
-}
-
-// BootstrapAnswered is rk_bootstrap_answered.
-func BootstrapAnswered(bootstrap *Bootstrap, now uint64, iD uint64, answer string, theError *Error) Result {
-	var c_error aligned[C.rk_error]
-	result := C.rk_bootstrap_answered((*C.rk_bootstrap)(unsafe.Pointer(bootstrap)), C.uint64_t(now), C.uint64_t(iD), (*C.char)(unsafe.Pointer(unsafe.StringData(answer))), C.size_t(len(answer)), &c_error.c)
-	if result != C.RK_RESULT_OK {
-		theError.fromC(&c_error.c)
-	}
-	return Result(result)
-}
-
-// BootstrapWatched is rk_bootstrap_watched.
-func BootstrapWatched(bootstrap *Bootstrap, now uint64, event string, theError *Error) Result {
-	var c_error aligned[C.rk_error]
-	result := C.rk_bootstrap_watched((*C.rk_bootstrap)(unsafe.Pointer(bootstrap)), C.uint64_t(now), (*C.char)(unsafe.Pointer(unsafe.StringData(event))), C.size_t(len(event)), &c_error.c)
-	if result != C.RK_RESULT_OK {
-		theError.fromC(&c_error.c)
-	}
-	return Result(result)
-}
-
-// BootstrapStop is rk_bootstrap_stop.
-func BootstrapStop(bootstrap *Bootstrap, now uint64) Result {
-	return Result(C.rk_bootstrap_stop((*C.rk_bootstrap)(unsafe.Pointer(bootstrap)), C.uint64_t(now)))
-}
-
-// BootstrapPlan is rk_bootstrap_plan.
-func BootstrapPlan(question string, buffer []byte, theLen *uint, theError *Error) Result {
-	var c_error aligned[C.rk_error]
-	result := C.rk_bootstrap_plan((*C.char)(unsafe.Pointer(unsafe.StringData(question))), C.size_t(len(question)), (*C.char)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen)), &c_error.c)
-	if result != C.RK_RESULT_OK {
-		theError.fromC(&c_error.c)
-	}
-	return Result(result)
-}
-
-// CommitterNew is rk_committer_new.
-func CommitterNew(theRange *Range, strategy uint32, grace uint64, replace uint32, seed uint64, committer **Committer, theError *Error) Result {
-	var c_committer *C.rk_committer
-	var c_error aligned[C.rk_error]
-	result := C.rk_committer_new((*C.rk_range)(unsafe.Pointer(theRange)), C.uint32_t(strategy), C.uint64_t(grace), C.uint32_t(replace), C.uint64_t(seed), &c_committer, &c_error.c)
-	*committer = (*Committer)(unsafe.Pointer(c_committer))
-	if result != C.RK_RESULT_OK {
-		theError.fromC(&c_error.c)
-	}
-	return Result(result)
-}
-
-// CommitterFree is rk_committer_free.
-func CommitterFree(committer *Committer) {
-	C.rk_committer_free((*C.rk_committer)(unsafe.Pointer(committer)))
-}
-
-// CommitterClose is rk_committer_close.
-func CommitterClose(committer *Committer) Result {
-	return Result(C.rk_committer_close((*C.rk_committer)(unsafe.Pointer(committer))))
-}
-
-// CommitterSubmit is rk_committer_submit.
-func CommitterSubmit(committer *Committer, submitted []Operation, values []Value, tickets []uint64, theError *Error) Result {
-	var pinner runtime.Pinner
-	defer pinner.Unpin()
-	c_submitted := make([]C.rk_operation, len(submitted))
-	for i := range c_submitted {
-		c_submitted[i] = submitted[i].toC(&pinner)
-	}
-	var c_error aligned[C.rk_error]
-	result := C.rk_committer_submit((*C.rk_committer)(unsafe.Pointer(committer)), unsafe.SliceData(c_submitted), C.size_t(len(tickets)), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(values))), C.size_t(len(values)), (*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(tickets))), &c_error.c)
-	if result != C.RK_RESULT_OK {
-		theError.fromC(&c_error.c)
-	}
-	return Result(result)
-}
-
-// CommitterCancel is rk_committer_cancel.
-func CommitterCancel(committer *Committer, ticket uint64) Result {
-	return Result(C.rk_committer_cancel((*C.rk_committer)(unsafe.Pointer(committer)), C.uint64_t(ticket)))
-}
-
-// CommitterAbandon is rk_committer_abandon.
-func CommitterAbandon(committer *Committer, revision uint64, store uint32, values []Value) Result {
-	return Result(C.rk_committer_abandon((*C.rk_committer)(unsafe.Pointer(committer)), C.uint64_t(revision), C.uint32_t(store), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(values))), C.size_t(len(values))))
-}
-
-// CommitterWritten is rk_committer_written.
-func CommitterWritten(committer *Committer, values []Value) Result {
-	return Result(C.rk_committer_written((*C.rk_committer)(unsafe.Pointer(committer)), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(values))), C.size_t(len(values))))
-}
-
-// CommitterPoll is rk_committer_poll.
-func CommitterPoll(committer *Committer, now uint64, step *Step) Result {
-	var c_step aligned[C.rk_step]
-	result := C.rk_committer_poll((*C.rk_committer)(unsafe.Pointer(committer)), C.uint64_t(now), &c_step.c)
-	if result == C.RK_RESULT_OK {
-		step.fromC(&c_step.c)
-	}
-	return Result(result)
-}
-
-// CommitterHandle is rk_committer_handle.
-func CommitterHandle(committer *Committer, event *Event, now uint64) Result {
-	var pinner runtime.Pinner
-	defer pinner.Unpin()
-	var c_event aligned[C.rk_event]
-	var p_event *C.rk_event
-	if event != nil {
-		c_event.c = event.toC(&pinner)
-		p_event = &c_event.c
-	}
-	return Result(C.rk_committer_handle((*C.rk_committer)(unsafe.Pointer(committer)), p_event, C.uint64_t(now)))
-}
-
-// CommitterKnown is rk_committer_known.
-func CommitterKnown(committer *Committer, known *Known) Result {
-	return Result(C.rk_committer_known((*C.rk_committer)(unsafe.Pointer(committer)), (*C.rk_known)(unsafe.Pointer(known))))
-}
-
-// CommitterValue is rk_committer_value.
-func CommitterValue(committer *Committer, buffer []uint8, theLen *uint) Result {
-	return Result(C.rk_committer_value((*C.rk_committer)(unsafe.Pointer(committer)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
-}
-
-// CommitterFinished is rk_committer_finished.
-func CommitterFinished(committer *Committer, finished []Finished, values []Value, bytes []uint8, n *uint) Result {
-	c_finished := make([]C.rk_finished, len(finished))
-	result := C.rk_committer_finished((*C.rk_committer)(unsafe.Pointer(committer)), unsafe.SliceData(c_finished), C.size_t(len(finished)), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(values))), C.size_t(len(values)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(bytes))), C.size_t(len(bytes)), (*C.size_t)(unsafe.Pointer(n)))
-	if result == C.RK_RESULT_OK {
-		for i := range c_finished[:min(len(c_finished), int(*n))] {
-			finished[i].fromC(&c_finished[i])
-		}
-	}
-	return Result(result)
-}
-
-// CommitterSubmitEdit is rk_committer_submit_edit.
-func CommitterSubmitEdit(committer *Committer, edit *Edit, deadline uint64, ticket *uint64, theError *Error) Result {
-	var pinner runtime.Pinner
-	defer pinner.Unpin()
-	var c_edit aligned[C.rk_edit]
-	var p_edit *C.rk_edit
-	if edit != nil {
-		c_edit.c = edit.toC(&pinner)
-		p_edit = &c_edit.c
-	}
-	var c_error aligned[C.rk_error]
-	result := C.rk_committer_submit_edit((*C.rk_committer)(unsafe.Pointer(committer)), p_edit, C.uint64_t(deadline), (*C.uint64_t)(unsafe.Pointer(ticket)), &c_error.c)
-	if result != C.RK_RESULT_OK {
-		theError.fromC(&c_error.c)
-	}
-	return Result(result)
-}
-
 // ReasonName is rk_reason_name.
 func ReasonName(reason uint32) string {
 	return C.GoString(C.rk_reason_name(C.uint32_t(reason)))
@@ -946,365 +928,6 @@ func ReasonName(reason uint32) string {
 // ReasonSeverity is rk_reason_severity.
 func ReasonSeverity(reason uint32) uint32 {
 	return uint32(C.rk_reason_severity(C.uint32_t(reason)))
-}
-
-// IndexNew is rk_index_new.
-func IndexNew(seed uint64, index **Index) Result {
-	var c_index *C.rk_index
-	result := C.rk_index_new(C.uint64_t(seed), &c_index)
-	*index = (*Index)(unsafe.Pointer(c_index))
-	return Result(result)
-}
-
-// IndexFree is rk_index_free.
-func IndexFree(index *Index) {
-	C.rk_index_free((*C.rk_index)(unsafe.Pointer(index)))
-}
-
-// IndexClose is rk_index_close.
-func IndexClose(index *Index) Result {
-	return Result(C.rk_index_close((*C.rk_index)(unsafe.Pointer(index))))
-}
-
-// IndexInsertCIDR is rk_index_insert_cidr.
-func IndexInsertCIDR(index *Index, cidr *ServiceCIDR, added *bool) Result {
-	return Result(C.rk_index_insert_cidr((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_service_cidr)(unsafe.Pointer(cidr)), (*C.bool)(unsafe.Pointer(added))))
-}
-
-// IndexRemoveCIDR is rk_index_remove_cidr.
-func IndexRemoveCIDR(index *Index, cidr *ServiceCIDR, removed *bool) Result {
-	return Result(C.rk_index_remove_cidr((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_service_cidr)(unsafe.Pointer(cidr)), (*C.bool)(unsafe.Pointer(removed))))
-}
-
-// IndexUsage is rk_index_usage.
-func IndexUsage(index *Index, cidr *ServiceCIDR, used *uint64, free *uint64) Result {
-	return Result(C.rk_index_usage((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_service_cidr)(unsafe.Pointer(cidr)), (*C.uint64_t)(unsafe.Pointer(used)), (*C.uint64_t)(unsafe.Pointer(free))))
-}
-
-// IndexIsTaken is rk_index_is_taken.
-func IndexIsTaken(index *Index, value *Value, isTaken *bool) Result {
-	return Result(C.rk_index_is_taken((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_value)(unsafe.Pointer(value)), (*C.bool)(unsafe.Pointer(isTaken))))
-}
-
-// IndexReserve is rk_index_reserve.
-func IndexReserve(index *Index, cidrs []ServiceCIDR, until uint64, reservation *Reservation) Result {
-	return Result(C.rk_index_reserve((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_service_cidr)(unsafe.Pointer(unsafe.SliceData(cidrs))), C.size_t(len(cidrs)), C.uint64_t(until), (*C.rk_reservation)(unsafe.Pointer(reservation))))
-}
-
-// IndexReserveAddress is rk_index_reserve_address.
-func IndexReserveAddress(index *Index, value *Value, until uint64, reservation *Reservation) Result {
-	return Result(C.rk_index_reserve_address((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_value)(unsafe.Pointer(value)), C.uint64_t(until), (*C.rk_reservation)(unsafe.Pointer(reservation))))
-}
-
-// IndexConfirm is rk_index_confirm.
-func IndexConfirm(index *Index, reservation *Reservation, revision uint64) Result {
-	return Result(C.rk_index_confirm((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_reservation)(unsafe.Pointer(reservation)), C.uint64_t(revision)))
-}
-
-// IndexCreated is rk_index_created.
-func IndexCreated(index *Index, address *Value, revision uint64) Result {
-	return Result(C.rk_index_created((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_value)(unsafe.Pointer(address)), C.uint64_t(revision)))
-}
-
-// IndexAbort is rk_index_abort.
-func IndexAbort(index *Index, reservation *Reservation) Result {
-	return Result(C.rk_index_abort((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_reservation)(unsafe.Pointer(reservation))))
-}
-
-// IndexAlreadyExists is rk_index_already_exists.
-func IndexAlreadyExists(index *Index, reservation *Reservation) Result {
-	return Result(C.rk_index_already_exists((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_reservation)(unsafe.Pointer(reservation))))
-}
-
-// IndexExpire is rk_index_expire.
-func IndexExpire(index *Index, now uint64, expired *uint) Result {
-	return Result(C.rk_index_expire((*C.rk_index)(unsafe.Pointer(index)), C.uint64_t(now), (*C.size_t)(unsafe.Pointer(expired))))
-}
-
-// IndexAdded is rk_index_added.
-func IndexAdded(index *Index, value *Value, revision uint64) Result {
-	return Result(C.rk_index_added((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_value)(unsafe.Pointer(value)), C.uint64_t(revision)))
-}
-
-// IndexRemoved is rk_index_removed.
-func IndexRemoved(index *Index, value *Value, revision uint64) Result {
-	return Result(C.rk_index_removed((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_value)(unsafe.Pointer(value)), C.uint64_t(revision)))
-}
-
-// IndexReplace is rk_index_replace.
-func IndexReplace(index *Index, values []Value, revision uint64, changes *IndexChanges) Result {
-	return Result(C.rk_index_replace((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(values))), C.size_t(len(values)), C.uint64_t(revision), (*C.rk_index_changes)(unsafe.Pointer(changes))))
-}
-
-// IPAddressJudge is rk_ip_address_judge.
-func IPAddressJudge(managed bool, owner uint32, unusedFor uint64, grace uint64, verdict *uint32, wait *uint64) Result {
-	return Result(C.rk_ip_address_judge(C.bool(managed), C.uint32_t(owner), C.uint64_t(unusedFor), C.uint64_t(grace), (*C.uint32_t)(unsafe.Pointer(verdict)), (*C.uint64_t)(unsafe.Pointer(wait))))
-}
-
-// ClusterIPJudge is rk_cluster_ip_judge.
-func ClusterIPJudge(theObject *AddressObject, verdict *uint32) Result {
-	return Result(C.rk_cluster_ip_judge((*C.rk_address_object)(unsafe.Pointer(theObject)), (*C.uint32_t)(unsafe.Pointer(verdict))))
-}
-
-// LeakCountersNew is rk_leak_counters_new.
-func LeakCountersNew(theRange *Range, passes uint8, counters **LeakCounters, theError *Error) Result {
-	var c_counters *C.rk_leak_counters
-	var c_error aligned[C.rk_error]
-	result := C.rk_leak_counters_new((*C.rk_range)(unsafe.Pointer(theRange)), C.uint8_t(passes), &c_counters, &c_error.c)
-	*counters = (*LeakCounters)(unsafe.Pointer(c_counters))
-	if result != C.RK_RESULT_OK {
-		theError.fromC(&c_error.c)
-	}
-	return Result(result)
-}
-
-// LeakCountersFree is rk_leak_counters_free.
-func LeakCountersFree(counters *LeakCounters) {
-	C.rk_leak_counters_free((*C.rk_leak_counters)(unsafe.Pointer(counters)))
-}
-
-// LeakCountersClose is rk_leak_counters_close.
-func LeakCountersClose(counters *LeakCounters) Result {
-	return Result(C.rk_leak_counters_close((*C.rk_leak_counters)(unsafe.Pointer(counters))))
-}
-
-// LeakCountersAdvance is rk_leak_counters_advance.
-func LeakCountersAdvance(counters *LeakCounters, leaked []Value, due []Value, dueLen *uint) Result {
-	return Result(C.rk_leak_counters_advance((*C.rk_leak_counters)(unsafe.Pointer(counters)), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(leaked))), C.size_t(len(leaked)), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(due))), C.size_t(len(due)), (*C.size_t)(unsafe.Pointer(dueLen))))
-}
-
-// LeakCountersCount is rk_leak_counters_count.
-func LeakCountersCount(counters *LeakCounters, value *Value, count *uint8) Result {
-	return Result(C.rk_leak_counters_count((*C.rk_leak_counters)(unsafe.Pointer(counters)), (*C.rk_value)(unsafe.Pointer(value)), (*C.uint8_t)(unsafe.Pointer(count))))
-}
-
-// LeakCountersReset is rk_leak_counters_reset.
-func LeakCountersReset(counters *LeakCounters) Result {
-	return Result(C.rk_leak_counters_reset((*C.rk_leak_counters)(unsafe.Pointer(counters))))
-}
-
-// LeakTrackerNew is rk_leak_tracker_new.
-func LeakTrackerNew(passes uint8, interval uint64, keepsLeaks bool, tracker **LeakTracker, theError *Error) Result {
-	var c_tracker *C.rk_leak_tracker
-	var c_error aligned[C.rk_error]
-	result := C.rk_leak_tracker_new(C.uint8_t(passes), C.uint64_t(interval), C.bool(keepsLeaks), &c_tracker, &c_error.c)
-	*tracker = (*LeakTracker)(unsafe.Pointer(c_tracker))
-	if result != C.RK_RESULT_OK {
-		theError.fromC(&c_error.c)
-	}
-	return Result(result)
-}
-
-// LeakTrackerFree is rk_leak_tracker_free.
-func LeakTrackerFree(tracker *LeakTracker) {
-	C.rk_leak_tracker_free((*C.rk_leak_tracker)(unsafe.Pointer(tracker)))
-}
-
-// LeakTrackerClose is rk_leak_tracker_close.
-func LeakTrackerClose(tracker *LeakTracker) Result {
-	return Result(C.rk_leak_tracker_close((*C.rk_leak_tracker)(unsafe.Pointer(tracker))))
-}
-
-// RangeParse is rk_range_parse.
-func RangeParse(spec string, kind uint32, theRange *Range, theError *Error) Result {
-	var c_error aligned[C.rk_error]
-	result := C.rk_range_parse((*C.char)(unsafe.Pointer(unsafe.StringData(spec))), C.size_t(len(spec)), C.uint32_t(kind), (*C.rk_range)(unsafe.Pointer(theRange)), &c_error.c)
-	if result != C.RK_RESULT_OK {
-		theError.fromC(&c_error.c)
-	}
-	return Result(result)
-}
-
-// RangeDescribe is rk_range_describe.
-func RangeDescribe(theRange *Range, description *RangeDescription) Result {
-	var c_description aligned[C.rk_range_description]
-	result := C.rk_range_describe((*C.rk_range)(unsafe.Pointer(theRange)), &c_description.c)
-	if result == C.RK_RESULT_OK {
-		description.fromC(&c_description.c)
-	}
-	return Result(result)
-}
-
-// RangeOffsetOf is rk_range_offset_of.
-func RangeOffsetOf(theRange *Range, value *Value, offset *uint32) Result {
-	return Result(C.rk_range_offset_of((*C.rk_range)(unsafe.Pointer(theRange)), (*C.rk_value)(unsafe.Pointer(value)), (*C.uint32_t)(unsafe.Pointer(offset))))
-}
-
-// RangeValueAt is rk_range_value_at.
-func RangeValueAt(theRange *Range, offset uint32, value *Value) Result {
-	return Result(C.rk_range_value_at((*C.rk_range)(unsafe.Pointer(theRange)), C.uint32_t(offset), (*C.rk_value)(unsafe.Pointer(value))))
-}
-
-// RangeExcludes is rk_range_excludes.
-func RangeExcludes(theRange *Range, other *Range, excludes *bool) Result {
-	return Result(C.rk_range_excludes((*C.rk_range)(unsafe.Pointer(theRange)), (*C.rk_range)(unsafe.Pointer(other)), (*C.bool)(unsafe.Pointer(excludes))))
-}
-
-// RangeChanges is rk_range_changes.
-func RangeChanges(theRange *Range, before []uint8, after []uint8, fromOffset uint32, values []Value, allocated []bool, n *uint, nextOffset *uint32, theError *Error) Result {
-	var c_error aligned[C.rk_error]
-	result := C.rk_range_changes((*C.rk_range)(unsafe.Pointer(theRange)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(before))), C.size_t(len(before)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(after))), C.size_t(len(after)), C.uint32_t(fromOffset), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(values))), (*C.bool)(unsafe.Pointer(unsafe.SliceData(allocated))), C.size_t(len(allocated)), (*C.size_t)(unsafe.Pointer(n)), (*C.uint32_t)(unsafe.Pointer(nextOffset)), &c_error.c)
-	if result != C.RK_RESULT_OK {
-		theError.fromC(&c_error.c)
-	}
-	return Result(result)
-}
-
-// RangeAllocationNew is rk_range_allocation_new.
-func RangeAllocationNew(form uint32, theObject **RangeAllocation) Result {
-	var c_object *C.rk_range_allocation
-	result := C.rk_range_allocation_new(C.uint32_t(form), &c_object)
-	*theObject = (*RangeAllocation)(unsafe.Pointer(c_object))
-	return Result(result)
-}
-
-// RangeAllocationDecode is rk_range_allocation_decode.
-func RangeAllocationDecode(stored []uint8, theObject **RangeAllocation, theError *Error) Result {
-	var c_object *C.rk_range_allocation
-	var c_error aligned[C.rk_error]
-	result := C.rk_range_allocation_decode((*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(stored))), C.size_t(len(stored)), &c_object, &c_error.c)
-	*theObject = (*RangeAllocation)(unsafe.Pointer(c_object))
-	if result != C.RK_RESULT_OK {
-		theError.fromC(&c_error.c)
-	}
-	return Result(result)
-}
-
-// RangeAllocationFree is rk_range_allocation_free.
-func RangeAllocationFree(theObject *RangeAllocation) {
-	C.rk_range_allocation_free((*C.rk_range_allocation)(unsafe.Pointer(theObject)))
-}
-
-// RangeAllocationClose is rk_range_allocation_close.
-func RangeAllocationClose(theObject *RangeAllocation) Result {
-	return Result(C.rk_range_allocation_close((*C.rk_range_allocation)(unsafe.Pointer(theObject))))
-}
-
-// RangeAllocationRange is rk_range_allocation_range.
-func RangeAllocationRange(theObject *RangeAllocation, buffer []byte, theLen *uint) Result {
-	return Result(C.rk_range_allocation_range((*C.rk_range_allocation)(unsafe.Pointer(theObject)), (*C.char)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
-}
-
-// RangeAllocationData is rk_range_allocation_data.
-func RangeAllocationData(theObject *RangeAllocation, buffer []uint8, theLen *uint) Result {
-	return Result(C.rk_range_allocation_data((*C.rk_range_allocation)(unsafe.Pointer(theObject)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
-}
-
-// RangeAllocationSet is rk_range_allocation_set.
-func RangeAllocationSet(theObject *RangeAllocation, theRange string, data []uint8, theError *Error) Result {
-	var c_error aligned[C.rk_error]
-	result := C.rk_range_allocation_set((*C.rk_range_allocation)(unsafe.Pointer(theObject)), (*C.char)(unsafe.Pointer(unsafe.StringData(theRange))), C.size_t(len(theRange)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(data))), C.size_t(len(data)), &c_error.c)
-	if result != C.RK_RESULT_OK {
-		theError.fromC(&c_error.c)
-	}
-	return Result(result)
-}
-
-// RangeAllocationEncode is rk_range_allocation_encode.
-func RangeAllocationEncode(theObject *RangeAllocation, buffer []uint8, theLen *uint) Result {
-	return Result(C.rk_range_allocation_encode((*C.rk_range_allocation)(unsafe.Pointer(theObject)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
-}
-
-// RepairPassNew is rk_repair_pass_new.
-func RepairPassNew(tracker *LeakTracker, pass **RepairPass) Result {
-	var c_pass *C.rk_repair_pass
-	result := C.rk_repair_pass_new((*C.rk_leak_tracker)(unsafe.Pointer(tracker)), &c_pass)
-	*pass = (*RepairPass)(unsafe.Pointer(c_pass))
-	return Result(result)
-}
-
-// RepairPassFree is rk_repair_pass_free.
-func RepairPassFree(pass *RepairPass) {
-	C.rk_repair_pass_free((*C.rk_repair_pass)(unsafe.Pointer(pass)))
-}
-
-// RepairPassClose is rk_repair_pass_close.
-func RepairPassClose(pass *RepairPass) Result {
-	return Result(C.rk_repair_pass_close((*C.rk_repair_pass)(unsafe.Pointer(pass))))
-}
-
-// RepairPassBegin is rk_repair_pass_begin.
-func RepairPassBegin(pass *RepairPass, committer *Committer, theError *Error) Result {
-	var c_error aligned[C.rk_error]
-	result := C.rk_repair_pass_begin((*C.rk_repair_pass)(unsafe.Pointer(pass)), (*C.rk_committer)(unsafe.Pointer(committer)), &c_error.c)
-	if result != C.RK_RESULT_OK {
-		theError.fromC(&c_error.c)
-	}
-	return Result(result)
-}
-
-// RepairPassRead is rk_repair_pass_read.
-func RepairPassRead(pass *RepairPass, committer *Committer, revision uint64, data []uint8, now uint64, needsFence *bool, theError *Error) Result {
-	var c_error aligned[C.rk_error]
-	result := C.rk_repair_pass_read((*C.rk_repair_pass)(unsafe.Pointer(pass)), (*C.rk_committer)(unsafe.Pointer(committer)), C.uint64_t(revision), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(data))), C.size_t(len(data)), C.uint64_t(now), (*C.bool)(unsafe.Pointer(needsFence)), &c_error.c)
-	if result != C.RK_RESULT_OK {
-		theError.fromC(&c_error.c)
-	}
-	return Result(result)
-}
-
-// RepairPassFenced is rk_repair_pass_fenced.
-func RepairPassFenced(pass *RepairPass, committer *Committer, fence uint64, look uint64, theError *Error) Result {
-	var c_error aligned[C.rk_error]
-	result := C.rk_repair_pass_fenced((*C.rk_repair_pass)(unsafe.Pointer(pass)), (*C.rk_committer)(unsafe.Pointer(committer)), C.uint64_t(fence), C.uint64_t(look), &c_error.c)
-	if result != C.RK_RESULT_OK {
-		theError.fromC(&c_error.c)
-	}
-	return Result(result)
-}
-
-// RepairPassAudit is rk_repair_pass_audit.
-func RepairPassAudit(pass *RepairPass, ipaddresses bool, now *int64, audit **Audit, theError *Error) Result {
-	var c_audit *C.rk_audit
-	var c_error aligned[C.rk_error]
-	result := C.rk_repair_pass_audit((*C.rk_repair_pass)(unsafe.Pointer(pass)), C.bool(ipaddresses), (*C.int64_t)(unsafe.Pointer(now)), &c_audit, &c_error.c)
-	*audit = (*Audit)(unsafe.Pointer(c_audit))
-	if result != C.RK_RESULT_OK {
-		theError.fromC(&c_error.c)
-	}
-	return Result(result)
-}
-
-// RepairPassFinish is rk_repair_pass_finish.
-func RepairPassFinish(pass *RepairPass, audit *Audit, report **Report, theError *Error) Result {
-	var c_report *C.rk_report
-	var c_error aligned[C.rk_error]
-	result := C.rk_repair_pass_finish((*C.rk_repair_pass)(unsafe.Pointer(pass)), (*C.rk_audit)(unsafe.Pointer(audit)), &c_report, &c_error.c)
-	*report = (*Report)(unsafe.Pointer(c_report))
-	if result != C.RK_RESULT_OK {
-		theError.fromC(&c_error.c)
-	}
-	return Result(result)
-}
-
-// RepairPassCheck is rk_repair_pass_check.
-func RepairPassCheck(pass *RepairPass, committer *Committer, theError *Error) Result {
-	var c_error aligned[C.rk_error]
-	result := C.rk_repair_pass_check((*C.rk_repair_pass)(unsafe.Pointer(pass)), (*C.rk_committer)(unsafe.Pointer(committer)), &c_error.c)
-	if result != C.RK_RESULT_OK {
-		theError.fromC(&c_error.c)
-	}
-	return Result(result)
-}
-
-// CommitterSubmitRepair is rk_committer_submit_repair.
-func CommitterSubmitRepair(committer *Committer, pass *RepairPass, listed uint64, isGuarded bool, deadline uint64, ticket *uint64, theError *Error) Result {
-	var c_error aligned[C.rk_error]
-	result := C.rk_committer_submit_repair((*C.rk_committer)(unsafe.Pointer(committer)), (*C.rk_repair_pass)(unsafe.Pointer(pass)), C.uint64_t(listed), C.bool(isGuarded), C.uint64_t(deadline), (*C.uint64_t)(unsafe.Pointer(ticket)), &c_error.c)
-	if result != C.RK_RESULT_OK {
-		theError.fromC(&c_error.c)
-	}
-	return Result(result)
-}
-
-// ReportFree is rk_report_free.
-func ReportFree(report *Report) {
-	C.rk_report_free((*C.rk_report)(unsafe.Pointer(report)))
-}
-
-// ReportClose is rk_report_close.
-func ReportClose(report *Report) Result {
-	return Result(C.rk_report_close((*C.rk_report)(unsafe.Pointer(report))))
 }
 
 // ReportRecordRepair is rk_report_record_repair.
@@ -1408,65 +1031,442 @@ func ReportOccupancy(report *Report, theRange uint, count uint32, cells []Cell, 
 	return Result(C.rk_report_occupancy((*C.rk_report)(unsafe.Pointer(report)), C.size_t(theRange), C.uint32_t(count), (*C.rk_cell)(unsafe.Pointer(unsafe.SliceData(cells))), C.size_t(len(cells)), (*C.size_t)(unsafe.Pointer(n))))
 }
 
-// ServiceCIDRParse is rk_service_cidr_parse.
-func ServiceCIDRParse(spec string, cidr *ServiceCIDR, theError *Error) Result {
+// IPAddressJudge is rk_ip_address_judge.
+func IPAddressJudge(managed bool, parent uint32, unusedFor uint64, grace uint64, verdict *uint32, wait *uint64) Result {
+	return Result(C.rk_ip_address_judge(C.bool(managed), C.uint32_t(parent), C.uint64_t(unusedFor), C.uint64_t(grace), (*C.uint32_t)(unsafe.Pointer(verdict)), (*C.uint64_t)(unsafe.Pointer(wait))))
+}
+
+// ClusterIPJudge is rk_cluster_ip_judge.
+func ClusterIPJudge(theObject *AddressObject, verdict *uint32) Result {
+	return Result(C.rk_cluster_ip_judge((*C.rk_address_object)(unsafe.Pointer(theObject)), (*C.uint32_t)(unsafe.Pointer(verdict))))
+}
+
+// CommitterNew is rk_committer_new.
+func CommitterNew(theRange *Range, strategy uint32, grace uint64, replace uint32, seed uint64, committer **Committer, theError *Error) Result {
+	var c_committer *C.rk_committer
 	var c_error aligned[C.rk_error]
-	result := C.rk_service_cidr_parse((*C.char)(unsafe.Pointer(unsafe.StringData(spec))), C.size_t(len(spec)), (*C.rk_service_cidr)(unsafe.Pointer(cidr)), &c_error.c)
+	result := C.rk_committer_new((*C.rk_range)(unsafe.Pointer(theRange)), C.uint32_t(strategy), C.uint64_t(grace), C.uint32_t(replace), C.uint64_t(seed), &c_committer, &c_error.c)
+	*committer = (*Committer)(unsafe.Pointer(c_committer))
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
 	return Result(result)
 }
 
-// ServiceCIDRDescribe is rk_service_cidr_describe.
-func ServiceCIDRDescribe(cidr *ServiceCIDR, description *ServiceCIDRDescription) Result {
-	return Result(C.rk_service_cidr_describe((*C.rk_service_cidr)(unsafe.Pointer(cidr)), (*C.rk_service_cidr_description)(unsafe.Pointer(description))))
-}
-
-// ServiceCIDROffsetOf is rk_service_cidr_offset_of.
-func ServiceCIDROffsetOf(cidr *ServiceCIDR, value *Value, offset *uint64) Result {
-	return Result(C.rk_service_cidr_offset_of((*C.rk_service_cidr)(unsafe.Pointer(cidr)), (*C.rk_value)(unsafe.Pointer(value)), (*C.uint64_t)(unsafe.Pointer(offset))))
-}
-
-// ServiceCIDRValueAt is rk_service_cidr_value_at.
-func ServiceCIDRValueAt(cidr *ServiceCIDR, offset uint64, value *Value) Result {
-	return Result(C.rk_service_cidr_value_at((*C.rk_service_cidr)(unsafe.Pointer(cidr)), C.uint64_t(offset), (*C.rk_value)(unsafe.Pointer(value))))
-}
-
-// ServicesClaims is rk_services_claims.
-func ServicesClaims(batch *Services, from uint, claims []Claim, n *uint, theError *Error) Result {
+// CommitterSubmit is rk_committer_submit.
+func CommitterSubmit(committer *Committer, submitted []Operation, values []Value, tickets []uint64, theError *Error) Result {
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
-	var c_batch aligned[C.rk_services]
-	var p_batch *C.rk_services
-	if batch != nil {
-		c_batch.c = batch.toC(&pinner)
-		p_batch = &c_batch.c
+	c_submitted := make([]C.rk_operation, len(submitted))
+	for i := range c_submitted {
+		c_submitted[i] = submitted[i].toC(&pinner)
 	}
 	var c_error aligned[C.rk_error]
-	result := C.rk_services_claims(p_batch, C.size_t(from), (*C.rk_claim)(unsafe.Pointer(unsafe.SliceData(claims))), C.size_t(len(claims)), (*C.size_t)(unsafe.Pointer(n)), &c_error.c)
+	result := C.rk_committer_submit((*C.rk_committer)(unsafe.Pointer(committer)), unsafe.SliceData(c_submitted), C.size_t(len(tickets)), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(values))), C.size_t(len(values)), (*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(tickets))), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
 	return Result(result)
 }
 
-// AddressParse is rk_address_parse.
-func AddressParse(address string, value *Value) Result {
-	return Result(C.rk_address_parse((*C.char)(unsafe.Pointer(unsafe.StringData(address))), C.size_t(len(address)), (*C.rk_value)(unsafe.Pointer(value))))
+// CommitterCancel is rk_committer_cancel.
+func CommitterCancel(committer *Committer, ticket uint64) Result {
+	return Result(C.rk_committer_cancel((*C.rk_committer)(unsafe.Pointer(committer)), C.uint64_t(ticket)))
 }
 
-// ValueText is rk_value_text.
-func ValueText(value *Value, buffer []byte, theLen *uint) Result {
-	return Result(C.rk_value_text((*C.rk_value)(unsafe.Pointer(value)), (*C.char)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
+// CommitterAbandon is rk_committer_abandon.
+func CommitterAbandon(committer *Committer, revision uint64, store uint32, values []Value) Result {
+	return Result(C.rk_committer_abandon((*C.rk_committer)(unsafe.Pointer(committer)), C.uint64_t(revision), C.uint32_t(store), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(values))), C.size_t(len(values))))
 }
 
-// ABIVersion is rk_abi_version.
-func ABIVersion() uint32 {
-	return uint32(C.rk_abi_version())
+// CommitterWritten is rk_committer_written.
+func CommitterWritten(committer *Committer, values []Value) Result {
+	return Result(C.rk_committer_written((*C.rk_committer)(unsafe.Pointer(committer)), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(values))), C.size_t(len(values))))
 }
 
-// ResultName is rk_result_name.
-func ResultName(theResult uint32) string {
-	return C.GoString(C.rk_result_name(C.uint32_t(theResult)))
+// CommitterPoll is rk_committer_poll.
+func CommitterPoll(committer *Committer, now uint64, step *Step) Result {
+	var c_step aligned[C.rk_step]
+	result := C.rk_committer_poll((*C.rk_committer)(unsafe.Pointer(committer)), C.uint64_t(now), &c_step.c)
+	if result == C.RK_RESULT_OK {
+		step.fromC(&c_step.c)
+	}
+	return Result(result)
+}
+
+// CommitterHandle is rk_committer_handle.
+func CommitterHandle(committer *Committer, event *Event, now uint64) Result {
+	var pinner runtime.Pinner
+	defer pinner.Unpin()
+	var c_event aligned[C.rk_event]
+	var p_event *C.rk_event
+	if event != nil {
+		c_event.c = event.toC(&pinner)
+		p_event = &c_event.c
+	}
+	return Result(C.rk_committer_handle((*C.rk_committer)(unsafe.Pointer(committer)), p_event, C.uint64_t(now)))
+}
+
+// CommitterKnown is rk_committer_known.
+func CommitterKnown(committer *Committer, known *Known) Result {
+	return Result(C.rk_committer_known((*C.rk_committer)(unsafe.Pointer(committer)), (*C.rk_known)(unsafe.Pointer(known))))
+}
+
+// CommitterValue is rk_committer_value.
+func CommitterValue(committer *Committer, buffer []uint8, theLen *uint) Result {
+	return Result(C.rk_committer_value((*C.rk_committer)(unsafe.Pointer(committer)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
+}
+
+// CommitterFinished is rk_committer_finished.
+func CommitterFinished(committer *Committer, finished []Finished, values []Value, bytes []uint8, n *uint) Result {
+	c_finished := make([]C.rk_finished, len(finished))
+	result := C.rk_committer_finished((*C.rk_committer)(unsafe.Pointer(committer)), unsafe.SliceData(c_finished), C.size_t(len(finished)), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(values))), C.size_t(len(values)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(bytes))), C.size_t(len(bytes)), (*C.size_t)(unsafe.Pointer(n)))
+	if result == C.RK_RESULT_OK {
+		for i := range c_finished[:min(len(c_finished), int(*n))] {
+			finished[i].fromC(&c_finished[i])
+		}
+	}
+	return Result(result)
+}
+
+// CommitterSubmitEdit is rk_committer_submit_edit.
+func CommitterSubmitEdit(committer *Committer, edit *Edit, deadline uint64, ticket *uint64, theError *Error) Result {
+	var pinner runtime.Pinner
+	defer pinner.Unpin()
+	var c_edit aligned[C.rk_edit]
+	var p_edit *C.rk_edit
+	if edit != nil {
+		c_edit.c = edit.toC(&pinner)
+		p_edit = &c_edit.c
+	}
+	var c_error aligned[C.rk_error]
+	result := C.rk_committer_submit_edit((*C.rk_committer)(unsafe.Pointer(committer)), p_edit, C.uint64_t(deadline), (*C.uint64_t)(unsafe.Pointer(ticket)), &c_error.c)
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// LeakTrackerNew is rk_leak_tracker_new.
+func LeakTrackerNew(passes uint8, interval uint64, keepsLeaks bool, tracker **LeakTracker, theError *Error) Result {
+	var c_tracker *C.rk_leak_tracker
+	var c_error aligned[C.rk_error]
+	result := C.rk_leak_tracker_new(C.uint8_t(passes), C.uint64_t(interval), C.bool(keepsLeaks), &c_tracker, &c_error.c)
+	*tracker = (*LeakTracker)(unsafe.Pointer(c_tracker))
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// RepairPassNew is rk_repair_pass_new.
+func RepairPassNew(tracker *LeakTracker, pass **RepairPass) Result {
+	var c_pass *C.rk_repair_pass
+	result := C.rk_repair_pass_new((*C.rk_leak_tracker)(unsafe.Pointer(tracker)), &c_pass)
+	*pass = (*RepairPass)(unsafe.Pointer(c_pass))
+	return Result(result)
+}
+
+// RepairPassBegin is rk_repair_pass_begin.
+func RepairPassBegin(pass *RepairPass, committer *Committer, theError *Error) Result {
+	var c_error aligned[C.rk_error]
+	result := C.rk_repair_pass_begin((*C.rk_repair_pass)(unsafe.Pointer(pass)), (*C.rk_committer)(unsafe.Pointer(committer)), &c_error.c)
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// RepairPassRead is rk_repair_pass_read.
+func RepairPassRead(pass *RepairPass, committer *Committer, revision uint64, data []uint8, now uint64, needsFence *bool, theError *Error) Result {
+	var c_error aligned[C.rk_error]
+	result := C.rk_repair_pass_read((*C.rk_repair_pass)(unsafe.Pointer(pass)), (*C.rk_committer)(unsafe.Pointer(committer)), C.uint64_t(revision), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(data))), C.size_t(len(data)), C.uint64_t(now), (*C.bool)(unsafe.Pointer(needsFence)), &c_error.c)
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// RepairPassFenced is rk_repair_pass_fenced.
+func RepairPassFenced(pass *RepairPass, committer *Committer, fence uint64, look uint64, theError *Error) Result {
+	var c_error aligned[C.rk_error]
+	result := C.rk_repair_pass_fenced((*C.rk_repair_pass)(unsafe.Pointer(pass)), (*C.rk_committer)(unsafe.Pointer(committer)), C.uint64_t(fence), C.uint64_t(look), &c_error.c)
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// RepairPassAudit is rk_repair_pass_audit.
+func RepairPassAudit(pass *RepairPass, ipaddresses bool, now *int64, audit **Audit, theError *Error) Result {
+	var c_audit *C.rk_audit
+	var c_error aligned[C.rk_error]
+	result := C.rk_repair_pass_audit((*C.rk_repair_pass)(unsafe.Pointer(pass)), C.bool(ipaddresses), (*C.int64_t)(unsafe.Pointer(now)), &c_audit, &c_error.c)
+	*audit = (*Audit)(unsafe.Pointer(c_audit))
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// RepairPassFinish is rk_repair_pass_finish.
+func RepairPassFinish(pass *RepairPass, audit *Audit, report **Report, theError *Error) Result {
+	var c_report *C.rk_report
+	var c_error aligned[C.rk_error]
+	result := C.rk_repair_pass_finish((*C.rk_repair_pass)(unsafe.Pointer(pass)), (*C.rk_audit)(unsafe.Pointer(audit)), &c_report, &c_error.c)
+	*report = (*Report)(unsafe.Pointer(c_report))
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// RepairPassCheck is rk_repair_pass_check.
+func RepairPassCheck(pass *RepairPass, committer *Committer, theError *Error) Result {
+	var c_error aligned[C.rk_error]
+	result := C.rk_repair_pass_check((*C.rk_repair_pass)(unsafe.Pointer(pass)), (*C.rk_committer)(unsafe.Pointer(committer)), &c_error.c)
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// CommitterSubmitRepair is rk_committer_submit_repair.
+func CommitterSubmitRepair(committer *Committer, pass *RepairPass, listed uint64, isGuarded bool, deadline uint64, ticket *uint64, theError *Error) Result {
+	var c_error aligned[C.rk_error]
+	result := C.rk_committer_submit_repair((*C.rk_committer)(unsafe.Pointer(committer)), (*C.rk_repair_pass)(unsafe.Pointer(pass)), C.uint64_t(listed), C.bool(isGuarded), C.uint64_t(deadline), (*C.uint64_t)(unsafe.Pointer(ticket)), &c_error.c)
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// IndexNew is rk_index_new.
+func IndexNew(seed uint64, index **Index) Result {
+	var c_index *C.rk_index
+	result := C.rk_index_new(C.uint64_t(seed), &c_index)
+	*index = (*Index)(unsafe.Pointer(c_index))
+	return Result(result)
+}
+
+// IndexInsertCIDR is rk_index_insert_cidr.
+func IndexInsertCIDR(index *Index, cidr *ServiceCIDR, added *bool) Result {
+	return Result(C.rk_index_insert_cidr((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_service_cidr)(unsafe.Pointer(cidr)), (*C.bool)(unsafe.Pointer(added))))
+}
+
+// IndexRemoveCIDR is rk_index_remove_cidr.
+func IndexRemoveCIDR(index *Index, cidr *ServiceCIDR, removed *bool) Result {
+	return Result(C.rk_index_remove_cidr((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_service_cidr)(unsafe.Pointer(cidr)), (*C.bool)(unsafe.Pointer(removed))))
+}
+
+// IndexUsage is rk_index_usage.
+func IndexUsage(index *Index, cidr *ServiceCIDR, used *uint64, free *uint64) Result {
+	return Result(C.rk_index_usage((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_service_cidr)(unsafe.Pointer(cidr)), (*C.uint64_t)(unsafe.Pointer(used)), (*C.uint64_t)(unsafe.Pointer(free))))
+}
+
+// IndexIsTaken is rk_index_is_taken.
+func IndexIsTaken(index *Index, value *Value, isTaken *bool) Result {
+	return Result(C.rk_index_is_taken((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_value)(unsafe.Pointer(value)), (*C.bool)(unsafe.Pointer(isTaken))))
+}
+
+// IndexReserve is rk_index_reserve.
+func IndexReserve(index *Index, cidrs []ServiceCIDR, until uint64, reservation *Reservation) Result {
+	return Result(C.rk_index_reserve((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_service_cidr)(unsafe.Pointer(unsafe.SliceData(cidrs))), C.size_t(len(cidrs)), C.uint64_t(until), (*C.rk_reservation)(unsafe.Pointer(reservation))))
+}
+
+// IndexReserveAddress is rk_index_reserve_address.
+func IndexReserveAddress(index *Index, value *Value, until uint64, reservation *Reservation) Result {
+	return Result(C.rk_index_reserve_address((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_value)(unsafe.Pointer(value)), C.uint64_t(until), (*C.rk_reservation)(unsafe.Pointer(reservation))))
+}
+
+// IndexConfirm is rk_index_confirm.
+func IndexConfirm(index *Index, reservation *Reservation, revision uint64) Result {
+	return Result(C.rk_index_confirm((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_reservation)(unsafe.Pointer(reservation)), C.uint64_t(revision)))
+}
+
+// IndexCreated is rk_index_created.
+func IndexCreated(index *Index, address *Value, revision uint64) Result {
+	return Result(C.rk_index_created((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_value)(unsafe.Pointer(address)), C.uint64_t(revision)))
+}
+
+// IndexAbort is rk_index_abort.
+func IndexAbort(index *Index, reservation *Reservation) Result {
+	return Result(C.rk_index_abort((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_reservation)(unsafe.Pointer(reservation))))
+}
+
+// IndexAlreadyExists is rk_index_already_exists.
+func IndexAlreadyExists(index *Index, reservation *Reservation) Result {
+	return Result(C.rk_index_already_exists((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_reservation)(unsafe.Pointer(reservation))))
+}
+
+// IndexExpire is rk_index_expire.
+func IndexExpire(index *Index, now uint64, expired *uint) Result {
+	return Result(C.rk_index_expire((*C.rk_index)(unsafe.Pointer(index)), C.uint64_t(now), (*C.size_t)(unsafe.Pointer(expired))))
+}
+
+// IndexAdded is rk_index_added.
+func IndexAdded(index *Index, value *Value, revision uint64) Result {
+	return Result(C.rk_index_added((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_value)(unsafe.Pointer(value)), C.uint64_t(revision)))
+}
+
+// IndexRemoved is rk_index_removed.
+func IndexRemoved(index *Index, value *Value, revision uint64) Result {
+	return Result(C.rk_index_removed((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_value)(unsafe.Pointer(value)), C.uint64_t(revision)))
+}
+
+// IndexReplace is rk_index_replace.
+func IndexReplace(index *Index, values []Value, revision uint64, changes *IndexChanges) Result {
+	return Result(C.rk_index_replace((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(values))), C.size_t(len(values)), C.uint64_t(revision), (*C.rk_index_changes)(unsafe.Pointer(changes))))
+}
+
+// BootstrapNew is rk_bootstrap_new.
+func BootstrapNew(config string, bootstrap **Bootstrap, theError *Error) Result {
+	var c_bootstrap *C.rk_bootstrap
+	var c_error aligned[C.rk_error]
+	result := C.rk_bootstrap_new((*C.char)(unsafe.Pointer(unsafe.StringData(config))), C.size_t(len(config)), &c_bootstrap, &c_error.c)
+	*bootstrap = (*Bootstrap)(unsafe.Pointer(c_bootstrap))
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// BootstrapPoll is rk_bootstrap_poll.
+func BootstrapPoll(bootstrap *Bootstrap, now uint64, buffer []byte, theLen *uint) Result {
+	return Result(C.rk_bootstrap_poll((*C.rk_bootstrap)(unsafe.Pointer(bootstrap)), C.uint64_t(now), (*C.char)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
+}
+
+// BootstrapAnswered is rk_bootstrap_answered.
+func BootstrapAnswered(bootstrap *Bootstrap, now uint64, iD uint64, answer string, theError *Error) Result {
+	var c_error aligned[C.rk_error]
+	result := C.rk_bootstrap_answered((*C.rk_bootstrap)(unsafe.Pointer(bootstrap)), C.uint64_t(now), C.uint64_t(iD), (*C.char)(unsafe.Pointer(unsafe.StringData(answer))), C.size_t(len(answer)), &c_error.c)
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// BootstrapWatched is rk_bootstrap_watched.
+func BootstrapWatched(bootstrap *Bootstrap, now uint64, event string, theError *Error) Result {
+	var c_error aligned[C.rk_error]
+	result := C.rk_bootstrap_watched((*C.rk_bootstrap)(unsafe.Pointer(bootstrap)), C.uint64_t(now), (*C.char)(unsafe.Pointer(unsafe.StringData(event))), C.size_t(len(event)), &c_error.c)
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// BootstrapStop is rk_bootstrap_stop.
+func BootstrapStop(bootstrap *Bootstrap, now uint64) Result {
+	return Result(C.rk_bootstrap_stop((*C.rk_bootstrap)(unsafe.Pointer(bootstrap)), C.uint64_t(now)))
+}
+
+// BootstrapPlan is rk_bootstrap_plan.
+func BootstrapPlan(question string, buffer []byte, theLen *uint, theError *Error) Result {
+	var c_error aligned[C.rk_error]
+	result := C.rk_bootstrap_plan((*C.char)(unsafe.Pointer(unsafe.StringData(question))), C.size_t(len(question)), (*C.char)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen)), &c_error.c)
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// AllocatorFree is rk_allocator_free.
+func AllocatorFree(allocator *Allocator) {
+	C.rk_allocator_free((*C.rk_allocator)(unsafe.Pointer(allocator)))
+}
+
+// AllocatorClose is rk_allocator_close.
+func AllocatorClose(allocator *Allocator) Result {
+	return Result(C.rk_allocator_close((*C.rk_allocator)(unsafe.Pointer(allocator))))
+}
+
+// RangeAllocationFree is rk_range_allocation_free.
+func RangeAllocationFree(theObject *RangeAllocation) {
+	C.rk_range_allocation_free((*C.rk_range_allocation)(unsafe.Pointer(theObject)))
+}
+
+// RangeAllocationClose is rk_range_allocation_close.
+func RangeAllocationClose(theObject *RangeAllocation) Result {
+	return Result(C.rk_range_allocation_close((*C.rk_range_allocation)(unsafe.Pointer(theObject))))
+}
+
+// LeakCountersFree is rk_leak_counters_free.
+func LeakCountersFree(counters *LeakCounters) {
+	C.rk_leak_counters_free((*C.rk_leak_counters)(unsafe.Pointer(counters)))
+}
+
+// LeakCountersClose is rk_leak_counters_close.
+func LeakCountersClose(counters *LeakCounters) Result {
+	return Result(C.rk_leak_counters_close((*C.rk_leak_counters)(unsafe.Pointer(counters))))
+}
+
+// AuditFree is rk_audit_free.
+func AuditFree(audit *Audit) {
+	C.rk_audit_free((*C.rk_audit)(unsafe.Pointer(audit)))
+}
+
+// AuditClose is rk_audit_close.
+func AuditClose(audit *Audit) Result {
+	return Result(C.rk_audit_close((*C.rk_audit)(unsafe.Pointer(audit))))
+}
+
+// ReportFree is rk_report_free.
+func ReportFree(report *Report) {
+	C.rk_report_free((*C.rk_report)(unsafe.Pointer(report)))
+}
+
+// ReportClose is rk_report_close.
+func ReportClose(report *Report) Result {
+	return Result(C.rk_report_close((*C.rk_report)(unsafe.Pointer(report))))
+}
+
+// CommitterFree is rk_committer_free.
+func CommitterFree(committer *Committer) {
+	C.rk_committer_free((*C.rk_committer)(unsafe.Pointer(committer)))
+}
+
+// CommitterClose is rk_committer_close.
+func CommitterClose(committer *Committer) Result {
+	return Result(C.rk_committer_close((*C.rk_committer)(unsafe.Pointer(committer))))
+}
+
+// LeakTrackerFree is rk_leak_tracker_free.
+func LeakTrackerFree(tracker *LeakTracker) {
+	C.rk_leak_tracker_free((*C.rk_leak_tracker)(unsafe.Pointer(tracker)))
+}
+
+// LeakTrackerClose is rk_leak_tracker_close.
+func LeakTrackerClose(tracker *LeakTracker) Result {
+	return Result(C.rk_leak_tracker_close((*C.rk_leak_tracker)(unsafe.Pointer(tracker))))
+}
+
+// RepairPassFree is rk_repair_pass_free.
+func RepairPassFree(pass *RepairPass) {
+	C.rk_repair_pass_free((*C.rk_repair_pass)(unsafe.Pointer(pass)))
+}
+
+// RepairPassClose is rk_repair_pass_close.
+func RepairPassClose(pass *RepairPass) Result {
+	return Result(C.rk_repair_pass_close((*C.rk_repair_pass)(unsafe.Pointer(pass))))
+}
+
+// IndexFree is rk_index_free.
+func IndexFree(index *Index) {
+	C.rk_index_free((*C.rk_index)(unsafe.Pointer(index)))
+}
+
+// IndexClose is rk_index_close.
+func IndexClose(index *Index) Result {
+	return Result(C.rk_index_close((*C.rk_index)(unsafe.Pointer(index))))
+}
+
+// BootstrapFree is rk_bootstrap_free.
+func BootstrapFree(bootstrap *Bootstrap) {
+	C.rk_bootstrap_free((*C.rk_bootstrap)(unsafe.Pointer(bootstrap)))
+}
+
+// BootstrapClose is rk_bootstrap_close.
+func BootstrapClose(bootstrap *Bootstrap) Result {
+	return Result(C.rk_bootstrap_close((*C.rk_bootstrap)(unsafe.Pointer(bootstrap))))
 }

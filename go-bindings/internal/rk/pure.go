@@ -97,8 +97,8 @@ func (o *object) state() Result {
 	}
 }
 
-// leave ends a call. A call that is not done has trapped: a panic or a fault in the library, which has changed its handles
-// halfway. Their memory is not used again.
+// leave ends a call. A call that is not done has trapped: a panic or a fault in the library, which has changed its
+// handles halfway. Their memory is not used again.
 func (c *call) leave(result *Result) {
 	defer c.mutex.Unlock()
 	if !c.done {
@@ -132,8 +132,8 @@ func (c *call) leave(result *Result) {
 	}
 }
 
-// close closes and frees a handle: nothing of it remains in the library's memory. A call beside it comes before, or finds it
-// closed.
+// close closes and frees a handle: nothing of it remains in the library's memory. A call beside it comes before, or
+// finds it closed.
 func (o *object) close(free func(*instance, int32)) (result Result) {
 	if o == nil {
 		return ResultNullPointer
@@ -194,7 +194,8 @@ func (c *call) allocateMany(n int, size, align uint32) uint32 {
 	return c.allocate(uint32(n)*size, align)
 }
 
-// grow comes before a call that adds to its object. A list in it may take as much again while it grows, twice for a moment.
+// grow comes before a call that adds to its object. A list in it may take as much again while it grows, twice for a
+// moment.
 func (c *call) grow() {
 	if len(*c.memory) > objectLimit {
 		panic(errNoMemory)

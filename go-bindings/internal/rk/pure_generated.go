@@ -10,29 +10,11 @@ type Allocator object
 // IsAlone reports whether the object's memory is collected with it, so that it need not be freed.
 func (o *Allocator) IsAlone() bool { return o.alone }
 
-// Audit is an object of the library.
-type Audit object
+// RangeAllocation is an object of the library.
+type RangeAllocation object
 
 // IsAlone reports whether the object's memory is collected with it, so that it need not be freed.
-func (o *Audit) IsAlone() bool { return o.alone }
-
-// Bootstrap is an object of the library.
-type Bootstrap object
-
-// IsAlone reports whether the object's memory is collected with it, so that it need not be freed.
-func (o *Bootstrap) IsAlone() bool { return o.alone }
-
-// Committer is an object of the library.
-type Committer object
-
-// IsAlone reports whether the object's memory is collected with it, so that it need not be freed.
-func (o *Committer) IsAlone() bool { return o.alone }
-
-// Index is an object of the library.
-type Index object
-
-// IsAlone reports whether the object's memory is collected with it, so that it need not be freed.
-func (o *Index) IsAlone() bool { return o.alone }
+func (o *RangeAllocation) IsAlone() bool { return o.alone }
 
 // LeakCounters is an object of the library.
 type LeakCounters object
@@ -40,17 +22,29 @@ type LeakCounters object
 // IsAlone reports whether the object's memory is collected with it, so that it need not be freed.
 func (o *LeakCounters) IsAlone() bool { return o.alone }
 
+// Audit is an object of the library.
+type Audit object
+
+// IsAlone reports whether the object's memory is collected with it, so that it need not be freed.
+func (o *Audit) IsAlone() bool { return o.alone }
+
 // LeakTracker is an object of the library.
 type LeakTracker object
 
 // IsAlone reports whether the object's memory is collected with it, so that it need not be freed.
 func (o *LeakTracker) IsAlone() bool { return o.alone }
 
-// RangeAllocation is an object of the library.
-type RangeAllocation object
+// Report is an object of the library.
+type Report object
 
 // IsAlone reports whether the object's memory is collected with it, so that it need not be freed.
-func (o *RangeAllocation) IsAlone() bool { return o.alone }
+func (o *Report) IsAlone() bool { return o.alone }
+
+// Committer is an object of the library.
+type Committer object
+
+// IsAlone reports whether the object's memory is collected with it, so that it need not be freed.
+func (o *Committer) IsAlone() bool { return o.alone }
 
 // RepairPass is an object of the library.
 type RepairPass object
@@ -58,11 +52,33 @@ type RepairPass object
 // IsAlone reports whether the object's memory is collected with it, so that it need not be freed.
 func (o *RepairPass) IsAlone() bool { return o.alone }
 
-// Report is an object of the library.
-type Report object
+// Index is an object of the library.
+type Index object
 
 // IsAlone reports whether the object's memory is collected with it, so that it need not be freed.
-func (o *Report) IsAlone() bool { return o.alone }
+func (o *Index) IsAlone() bool { return o.alone }
+
+// Bootstrap is an object of the library.
+type Bootstrap object
+
+// IsAlone reports whether the object's memory is collected with it, so that it need not be freed.
+func (o *Bootstrap) IsAlone() bool { return o.alone }
+
+func (s *BitsPastRange) load(c *call, at uint32) {
+	b := c.bytes(at, 16)
+	s.HighestOffset = endian.Uint64(b[0:])
+	s.Byte = endian.Uint64(b[8:])
+}
+
+func (s *Error) load(c *call, at uint32) {
+	b := c.bytes(at, 560)
+	s.DetailKind = endian.Uint32(b[0:])
+	s.Detail.Byte = endian.Uint64(b[8:])
+	s.Detail.Bits.load(c, at+8)
+	s.Detail.Request = endian.Uint64(b[8:])
+	s.Detail.Bitmap = endian.Uint32(b[8:])
+	s.Message = string(b[44:][:endian.Uint32(b[40:])])
+}
 
 func (s *Value) store(c *call, at uint32) {
 	b := c.bytes(at, 24)
@@ -90,20 +106,29 @@ func (s *Range) load(c *call, at uint32) {
 	s.Extent = endian.Uint32(b[24:])
 }
 
-func (s *BitsPastRange) load(c *call, at uint32) {
-	b := c.bytes(at, 16)
-	s.HighestOffset = endian.Uint64(b[0:])
-	s.Byte = endian.Uint64(b[8:])
+func (s *RangeDescription) load(c *call, at uint32) {
+	b := c.bytes(at, 80)
+	s.Size = endian.Uint32(b[0:])
+	s.StaticBand = endian.Uint32(b[4:])
+	s.Text = string(b[12:][:endian.Uint32(b[8:])])
 }
 
-func (s *Error) load(c *call, at uint32) {
-	b := c.bytes(at, 560)
-	s.DetailKind = endian.Uint32(b[0:])
-	s.Detail.Byte = endian.Uint64(b[8:])
-	s.Detail.Bits.load(c, at+8)
-	s.Detail.Request = endian.Uint64(b[8:])
-	s.Detail.Bitmap = endian.Uint32(b[8:])
-	s.Message = string(b[44:][:endian.Uint32(b[40:])])
+func (s *ServiceCIDR) store(c *call, at uint32) {
+	b := c.bytes(at, 32)
+	endian.PutUint32(b[24:], uint32(s.Prefix))
+	s.Network.store(c, at+0)
+}
+
+func (s *ServiceCIDR) load(c *call, at uint32) {
+	b := c.bytes(at, 32)
+	s.Network.load(c, at+0)
+	s.Prefix = endian.Uint32(b[24:])
+}
+
+func (s *ServiceCIDRDescription) load(c *call, at uint32) {
+	b := c.bytes(at, 32)
+	s.Size = endian.Uint64(b[0:])
+	s.StaticBand = endian.Uint32(b[8:])
 }
 
 func (s *Batch) store(c *call, at uint32) {
@@ -117,7 +142,7 @@ func (s *Batch) store(c *call, at uint32) {
 	endian.PutUint32(b[24:], uint32(s.Count))
 }
 
-func (s *IPAddresses) store(c *call, at uint32) {
+func (s *Services) store(c *call, at uint32) {
 	s.Batch.store(c, at+0)
 }
 
@@ -125,8 +150,101 @@ func (s *ServiceNames) store(c *call, at uint32) {
 	s.Batch.store(c, at+0)
 }
 
-func (s *Services) store(c *call, at uint32) {
+func (s *Claim) load(c *call, at uint32) {
+	b := c.bytes(at, 64)
+	s.Value.load(c, at+0)
+	s.Service = endian.Uint64(b[24:])
+	s.Text = endian.Uint64(b[32:])
+	s.TextLen = endian.Uint64(b[40:])
+}
+
+func (s *IPAddresses) store(c *call, at uint32) {
 	s.Batch.store(c, at+0)
+}
+
+func (s *Finding) load(c *call, at uint32) {
+	b := c.bytes(at, 72)
+	s.Reason = endian.Uint32(b[0:])
+	s.SubjectKind = endian.Uint32(b[4:])
+	s.Subject = endian.Uint64(b[8:])
+	s.Range = endian.Uint32(b[16:])
+	s.Remedy = endian.Uint32(b[20:])
+	s.Stays = b[24] != 0
+	s.ValueKind = endian.Uint32(b[28:])
+	s.Value.Address.load(c, at+32)
+	s.Value.Port = int32(endian.Uint32(b[32:]))
+}
+
+func (s *OffsetState) load(c *call, at uint32) {
+	b := c.bytes(at, 24)
+	s.Band = endian.Uint32(b[0:])
+	s.Stored = b[4] != 0
+	s.InUse = b[5] != 0
+	s.Duplicate = b[6] != 0
+	s.Next = b[7] != 0
+}
+
+func (s *Cell) load(c *call, at uint32) {
+	b := c.bytes(at, 64)
+	s.First = endian.Uint64(b[0:])
+	s.Len = endian.Uint64(b[8:])
+	s.InUse = endian.Uint64(b[16:])
+	s.Leaked = endian.Uint64(b[24:])
+	s.Lost = endian.Uint64(b[32:])
+	s.Duplicate = endian.Uint64(b[40:])
+}
+
+func (s *Leak) load(c *call, at uint32) {
+	b := c.bytes(at, 72)
+	s.Value.load(c, at+0)
+	s.Range = endian.Uint32(b[24:])
+	s.Object = endian.Uint64(b[32:])
+	s.Remedy = endian.Uint32(b[40:])
+	s.Severity = endian.Uint32(b[44:])
+	s.Stays = b[48] != 0
+}
+
+func (s *Claimant) load(c *call, at uint32) {
+	b := c.bytes(at, 32)
+	s.Service = endian.Uint64(b[0:])
+	s.Keeps = b[8] != 0
+	s.Tied = b[9] != 0
+}
+
+func (s *ObjectRepair) load(c *call, at uint32) {
+	b := c.bytes(at, 56)
+	s.Address.load(c, at+0)
+	s.Removed = endian.Uint64(b[24:])
+	s.Service = endian.Uint64(b[32:])
+}
+
+func (s *Run) load(c *call, at uint32) {
+	b := c.bytes(at, 56)
+	s.First.load(c, at+0)
+	s.Last.load(c, at+24)
+	s.Len = endian.Uint64(b[48:])
+}
+
+func (s *RangeReport) load(c *call, at uint32) {
+	b := c.bytes(at, 96)
+	s.Record = endian.Uint32(b[0:])
+	s.StaticBand = endian.Uint32(b[4:])
+	s.Size = endian.Uint64(b[8:])
+	s.Stored = endian.Uint64(b[16:])
+	s.InUse = endian.Uint64(b[24:])
+	s.Leaked = endian.Uint64(b[32:])
+	s.Next = endian.Uint64(b[40:])
+	s.Set = endian.Uint64(b[48:])
+	s.Clear = endian.Uint64(b[56:])
+	s.Duplicates = endian.Uint64(b[64:])
+	s.Dropped = endian.Uint64(b[72:])
+}
+
+func (s *AddressObject) store(c *call, at uint32) {
+	b := c.bytes(at, 24)
+	putBool(b[0:], s.Managed)
+	putBool(b[1:], s.Labelled)
+	endian.PutUint32(b[4:], uint32(s.Parent))
 }
 
 func (s *Allocate) store(c *call, at uint32) {
@@ -154,11 +272,6 @@ func (s *Operation) store(c *call, at uint32) {
 	}
 }
 
-func (s *StepWait) load(c *call, at uint32) {
-	b := c.bytes(at, 8)
-	s.Until = endian.Uint64(b[0:])
-}
-
 func (s *KeyState) store(c *call, at uint32) {
 	b := c.bytes(at, 24)
 	endian.PutUint64(b[0:], uint64(s.ModRevision))
@@ -173,45 +286,12 @@ func (s *KeyState) load(c *call, at uint32) {
 	s.CreateRevision = endian.Uint64(b[16:])
 }
 
-func (s *StepSwap) load(c *call, at uint32) {
-	b := c.bytes(at, 48)
-	s.Guard.load(c, at+0)
-	s.ServicesUnchangedSince = endian.Uint64(b[24:])
-	s.Look = endian.Uint64(b[32:])
-	s.ValueLen = uint(endian.Uint32(b[40:]))
-	s.Witness = endian.Uint32(b[44:])
-}
-
-func (s *StepConfirm) load(c *call, at uint32) {
-	s.Guard.load(c, at+0)
-}
-
-func (s *StepFinished) load(c *call, at uint32) {
-	b := c.bytes(at, 12)
-	s.Outcomes = uint(endian.Uint32(b[0:]))
-	s.Values = uint(endian.Uint32(b[4:]))
-	s.Bytes = uint(endian.Uint32(b[8:]))
-}
-
-func (s *StepWatch) load(c *call, at uint32) {
-	b := c.bytes(at, 8)
-	s.From = endian.Uint64(b[0:])
-}
-
-func (s *StepReadAt) load(c *call, at uint32) {
-	b := c.bytes(at, 8)
-	s.Revision = endian.Uint64(b[0:])
-}
-
-func (s *Step) load(c *call, at uint32) {
-	b := c.bytes(at, 72)
-	s.Kind = endian.Uint32(b[0:])
-	s.Data.Wait.load(c, at+8)
-	s.Data.Swap.load(c, at+8)
-	s.Data.Confirm.load(c, at+8)
-	s.Data.Finished.load(c, at+8)
-	s.Data.Watch.load(c, at+8)
-	s.Data.ReadAt.load(c, at+8)
+func (s *Key) store(c *call, at uint32) {
+	listValue := c.putBytes(s.Value)
+	b := c.bytes(at, 32)
+	endian.PutUint32(b[24:], uint32(listValue))
+	endian.PutUint32(b[28:], uint32(len(s.Value)))
+	s.State.store(c, at+0)
 }
 
 func (s *Header) store(c *call, at uint32) {
@@ -219,14 +299,6 @@ func (s *Header) store(c *call, at uint32) {
 	endian.PutUint64(b[0:], uint64(s.ClusterID))
 	endian.PutUint64(b[8:], uint64(s.Revision))
 	endian.PutUint64(b[16:], uint64(s.RaftTerm))
-}
-
-func (s *Key) store(c *call, at uint32) {
-	listValue := c.putBytes(s.Value)
-	b := c.bytes(at, 32)
-	endian.PutUint32(b[24:], uint32(listValue))
-	endian.PutUint32(b[28:], uint32(len(s.Value)))
-	s.State.store(c, at+0)
 }
 
 func (s *Current) store(c *call, at uint32) {
@@ -268,13 +340,50 @@ func (s *Event) store(c *call, at uint32) {
 	}
 }
 
-func (s *Known) load(c *call, at uint32) {
-	b := c.bytes(at, 40)
+func (s *StepWait) load(c *call, at uint32) {
+	b := c.bytes(at, 8)
+	s.Until = endian.Uint64(b[0:])
+}
+
+func (s *StepSwap) load(c *call, at uint32) {
+	b := c.bytes(at, 48)
+	s.Guard.load(c, at+0)
+	s.ServicesUnchangedSince = endian.Uint64(b[24:])
+	s.Look = endian.Uint64(b[32:])
+	s.ValueLen = uint(endian.Uint32(b[40:]))
+	s.Witness = endian.Uint32(b[44:])
+}
+
+func (s *StepConfirm) load(c *call, at uint32) {
+	s.Guard.load(c, at+0)
+}
+
+func (s *StepFinished) load(c *call, at uint32) {
+	b := c.bytes(at, 12)
+	s.Outcomes = uint(endian.Uint32(b[0:]))
+	s.Values = uint(endian.Uint32(b[4:]))
+	s.Bytes = uint(endian.Uint32(b[8:]))
+}
+
+func (s *StepWatch) load(c *call, at uint32) {
+	b := c.bytes(at, 8)
+	s.From = endian.Uint64(b[0:])
+}
+
+func (s *StepReadAt) load(c *call, at uint32) {
+	b := c.bytes(at, 8)
 	s.Revision = endian.Uint64(b[0:])
-	s.Used = endian.Uint32(b[8:])
-	s.Initialised = b[12] != 0
-	s.Store = endian.Uint32(b[16:])
-	s.Restores = endian.Uint32(b[20:])
+}
+
+func (s *Step) load(c *call, at uint32) {
+	b := c.bytes(at, 72)
+	s.Kind = endian.Uint32(b[0:])
+	s.Data.Wait.load(c, at+8)
+	s.Data.Swap.load(c, at+8)
+	s.Data.Confirm.load(c, at+8)
+	s.Data.Finished.load(c, at+8)
+	s.Data.Watch.load(c, at+8)
+	s.Data.ReadAt.load(c, at+8)
 }
 
 func (s *Allocated) load(c *call, at uint32) {
@@ -344,6 +453,15 @@ func (s *Finished) load(c *call, at uint32) {
 	s.Data.Edited.load(c, at+16)
 }
 
+func (s *Known) load(c *call, at uint32) {
+	b := c.bytes(at, 40)
+	s.Revision = endian.Uint64(b[0:])
+	s.Used = endian.Uint32(b[8:])
+	s.Initialised = b[12] != 0
+	s.Store = endian.Uint32(b[16:])
+	s.Restores = endian.Uint32(b[20:])
+}
+
 func (s *Edit) store(c *call, at uint32) {
 	listSet := c.allocateMany(len(s.Set), 24, 8)
 	for i := range s.Set {
@@ -368,18 +486,6 @@ func (s *Edit) store(c *call, at uint32) {
 	endian.PutUint64(b[48:], uint64(s.Look))
 }
 
-func (s *ServiceCIDR) store(c *call, at uint32) {
-	b := c.bytes(at, 32)
-	endian.PutUint32(b[24:], uint32(s.Prefix))
-	s.Network.store(c, at+0)
-}
-
-func (s *ServiceCIDR) load(c *call, at uint32) {
-	b := c.bytes(at, 32)
-	s.Network.load(c, at+0)
-	s.Prefix = endian.Uint32(b[24:])
-}
-
 func (s *Reservation) store(c *call, at uint32) {
 	b := c.bytes(at, 32)
 	endian.PutUint64(b[24:], uint64(s.ID))
@@ -398,110 +504,370 @@ func (s *IndexChanges) load(c *call, at uint32) {
 	s.Removed = endian.Uint64(b[8:])
 }
 
-func (s *AddressObject) store(c *call, at uint32) {
-	b := c.bytes(at, 24)
-	putBool(b[0:], s.Managed)
-	putBool(b[1:], s.Labelled)
-	endian.PutUint32(b[4:], uint32(s.Owner))
+// ABIVersion is rk_abi_version.
+func ABIVersion() (result uint32) {
+	c := call{}
+	if c.enter(&coreCalls) != ResultOK {
+		return result
+	}
+	defer c.leave(new(Result))
+	number := uint32(c.core.Xrk_abi_version())
+	c.done = true
+	return number
 }
 
-func (s *RangeDescription) load(c *call, at uint32) {
-	b := c.bytes(at, 80)
-	s.Size = endian.Uint32(b[0:])
-	s.StaticBand = endian.Uint32(b[4:])
-	s.Text = string(b[12:][:endian.Uint32(b[8:])])
+// ResultName is rk_result_name.
+func ResultName(theResult uint32) (result string) {
+	c := call{}
+	if c.enter(&coreCalls) != ResultOK {
+		return result
+	}
+	defer c.leave(new(Result))
+	at := c.core.Xrk_result_name(int32(theResult))
+	c.done = true
+	return c.text(uint32(at))
 }
 
-func (s *Finding) load(c *call, at uint32) {
-	b := c.bytes(at, 72)
-	s.Reason = endian.Uint32(b[0:])
-	s.SubjectKind = endian.Uint32(b[4:])
-	s.Subject = endian.Uint64(b[8:])
-	s.Range = endian.Uint32(b[16:])
-	s.Remedy = endian.Uint32(b[20:])
-	s.Stays = b[24] != 0
-	s.ValueKind = endian.Uint32(b[28:])
-	s.Value.Address.load(c, at+32)
-	s.Value.Port = int32(endian.Uint32(b[32:]))
+// AddressParse is rk_address_parse.
+func AddressParse(address string, value *Value) (result Result) {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 24
+	atAddress := c.putText(address)
+	atValue := fixed + 0
+	result = Result(c.core.Xrk_address_parse(int32(atAddress), int32(len(address)), int32(atValue)))
+	c.done = true
+	if result == ResultOK {
+		value.load(&c, atValue)
+	}
+	return result
 }
 
-func (s *Claimant) load(c *call, at uint32) {
-	b := c.bytes(at, 32)
-	s.Service = endian.Uint64(b[0:])
-	s.Keeps = b[8] != 0
-	s.Tied = b[9] != 0
+// ValueText is rk_value_text.
+func ValueText(value *Value, buffer []byte, theLen *uint) (result Result) {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 32
+	var atValue uint32
+	if value != nil {
+		atValue = fixed + 0
+		value.store(&c, atValue)
+	}
+	atBuffer := c.allocateMany(len(buffer), 1, 1)
+	atLen := fixed + 24
+	{
+		b := c.bytes(atLen, 4)
+		endian.PutUint32(b[0:], uint32(*theLen))
+	}
+	result = Result(c.core.Xrk_value_text(int32(atValue), int32(atBuffer), int32(len(buffer)), int32(atLen)))
+	c.done = true
+	{
+		b := c.bytes(atLen, 4)
+		*theLen = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		copy(buffer, c.bytes(atBuffer, min(len(buffer), int(*theLen))))
+	}
+	return result
 }
 
-func (s *ObjectRepair) load(c *call, at uint32) {
-	b := c.bytes(at, 56)
-	s.Address.load(c, at+0)
-	s.Removed = endian.Uint64(b[24:])
-	s.Service = endian.Uint64(b[32:])
+// RangeParse is rk_range_parse.
+func RangeParse(spec string, kind uint32, theRange *Range, theError *Error) (result Result) {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 592
+	atSpec := c.putText(spec)
+	atRange := fixed + 0
+	atError := fixed + 32
+	result = Result(c.core.Xrk_range_parse(int32(atSpec), int32(len(spec)), int32(kind), int32(atRange), int32(atError)))
+	c.done = true
+	if result == ResultOK {
+		theRange.load(&c, atRange)
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
 }
 
-func (s *Leak) load(c *call, at uint32) {
-	b := c.bytes(at, 72)
-	s.Value.load(c, at+0)
-	s.Range = endian.Uint32(b[24:])
-	s.Object = endian.Uint64(b[32:])
-	s.Remedy = endian.Uint32(b[40:])
-	s.Severity = endian.Uint32(b[44:])
-	s.Stays = b[48] != 0
+// RangeDescribe is rk_range_describe.
+func RangeDescribe(theRange *Range, description *RangeDescription) (result Result) {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 112
+	var atRange uint32
+	if theRange != nil {
+		atRange = fixed + 0
+		theRange.store(&c, atRange)
+	}
+	atDescription := fixed + 32
+	result = Result(c.core.Xrk_range_describe(int32(atRange), int32(atDescription)))
+	c.done = true
+	if result == ResultOK {
+		description.load(&c, atDescription)
+	}
+	return result
 }
 
-func (s *RangeReport) load(c *call, at uint32) {
-	b := c.bytes(at, 96)
-	s.Record = endian.Uint32(b[0:])
-	s.StaticBand = endian.Uint32(b[4:])
-	s.Size = endian.Uint64(b[8:])
-	s.Stored = endian.Uint64(b[16:])
-	s.InUse = endian.Uint64(b[24:])
-	s.Leaked = endian.Uint64(b[32:])
-	s.Next = endian.Uint64(b[40:])
-	s.Set = endian.Uint64(b[48:])
-	s.Clear = endian.Uint64(b[56:])
-	s.Duplicates = endian.Uint64(b[64:])
-	s.Dropped = endian.Uint64(b[72:])
+// RangeOffsetOf is rk_range_offset_of.
+func RangeOffsetOf(theRange *Range, value *Value, offset *uint32) (result Result) {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 64
+	var atRange uint32
+	if theRange != nil {
+		atRange = fixed + 0
+		theRange.store(&c, atRange)
+	}
+	var atValue uint32
+	if value != nil {
+		atValue = fixed + 32
+		value.store(&c, atValue)
+	}
+	atOffset := fixed + 56
+	{
+		b := c.bytes(atOffset, 4)
+		endian.PutUint32(b[0:], uint32(*offset))
+	}
+	result = Result(c.core.Xrk_range_offset_of(int32(atRange), int32(atValue), int32(atOffset)))
+	c.done = true
+	{
+		b := c.bytes(atOffset, 4)
+		*offset = endian.Uint32(b[0:])
+	}
+	return result
 }
 
-func (s *Run) load(c *call, at uint32) {
-	b := c.bytes(at, 56)
-	s.First.load(c, at+0)
-	s.Last.load(c, at+24)
-	s.Len = endian.Uint64(b[48:])
+// RangeValueAt is rk_range_value_at.
+func RangeValueAt(theRange *Range, offset uint32, value *Value) (result Result) {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 56
+	var atRange uint32
+	if theRange != nil {
+		atRange = fixed + 0
+		theRange.store(&c, atRange)
+	}
+	atValue := fixed + 32
+	result = Result(c.core.Xrk_range_value_at(int32(atRange), int32(offset), int32(atValue)))
+	c.done = true
+	if result == ResultOK {
+		value.load(&c, atValue)
+	}
+	return result
 }
 
-func (s *OffsetState) load(c *call, at uint32) {
-	b := c.bytes(at, 24)
-	s.Band = endian.Uint32(b[0:])
-	s.Stored = b[4] != 0
-	s.InUse = b[5] != 0
-	s.Duplicate = b[6] != 0
-	s.Next = b[7] != 0
+// RangeExcludes is rk_range_excludes.
+func RangeExcludes(theRange *Range, other *Range, excludes *bool) (result Result) {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 72
+	var atRange uint32
+	if theRange != nil {
+		atRange = fixed + 0
+		theRange.store(&c, atRange)
+	}
+	var atOther uint32
+	if other != nil {
+		atOther = fixed + 32
+		other.store(&c, atOther)
+	}
+	atExcludes := fixed + 64
+	{
+		b := c.bytes(atExcludes, 1)
+		putBool(b[0:], *excludes)
+	}
+	result = Result(c.core.Xrk_range_excludes(int32(atRange), int32(atOther), int32(atExcludes)))
+	c.done = true
+	{
+		b := c.bytes(atExcludes, 1)
+		*excludes = b[0] != 0
+	}
+	return result
 }
 
-func (s *Cell) load(c *call, at uint32) {
-	b := c.bytes(at, 64)
-	s.First = endian.Uint64(b[0:])
-	s.Len = endian.Uint64(b[8:])
-	s.InUse = endian.Uint64(b[16:])
-	s.Leaked = endian.Uint64(b[24:])
-	s.Lost = endian.Uint64(b[32:])
-	s.Duplicate = endian.Uint64(b[40:])
+// RangeChanges is rk_range_changes.
+func RangeChanges(theRange *Range, before []uint8, after []uint8, fromOffset uint32, values []Value, allocated []bool, n *uint, nextOffset *uint32, theError *Error) (result Result) {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 600
+	var atRange uint32
+	if theRange != nil {
+		atRange = fixed + 0
+		theRange.store(&c, atRange)
+	}
+	atBefore := c.putBytes(before)
+	atAfter := c.putBytes(after)
+	atValues := c.allocateMany(len(values), 24, 8)
+	atAllocated := c.allocateMany(len(allocated), 1, 1)
+	atN := fixed + 32
+	{
+		b := c.bytes(atN, 4)
+		endian.PutUint32(b[0:], uint32(*n))
+	}
+	atNextOffset := fixed + 36
+	{
+		b := c.bytes(atNextOffset, 4)
+		endian.PutUint32(b[0:], uint32(*nextOffset))
+	}
+	atError := fixed + 40
+	c.grow()
+	result = Result(c.core.Xrk_range_changes(int32(atRange), int32(atBefore), int32(len(before)), int32(atAfter), int32(len(after)), int32(fromOffset), int32(atValues), int32(atAllocated), int32(len(allocated)), int32(atN), int32(atNextOffset), int32(atError)))
+	c.done = true
+	{
+		b := c.bytes(atNextOffset, 4)
+		*nextOffset = endian.Uint32(b[0:])
+	}
+	{
+		b := c.bytes(atN, 4)
+		*n = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		for i := range values[:min(len(values), int(*n))] {
+			values[i].load(&c, atValues+uint32(i)*24)
+		}
+	}
+	if result == ResultOK {
+		c.getBools(allocated[:min(len(allocated), int(*n))], atAllocated)
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
 }
 
-func (s *ServiceCIDRDescription) load(c *call, at uint32) {
-	b := c.bytes(at, 32)
-	s.Size = endian.Uint64(b[0:])
-	s.StaticBand = endian.Uint32(b[8:])
+// ServiceCIDRParse is rk_service_cidr_parse.
+func ServiceCIDRParse(spec string, cidr *ServiceCIDR, theError *Error) (result Result) {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 592
+	atSpec := c.putText(spec)
+	atCIDR := fixed + 0
+	atError := fixed + 32
+	result = Result(c.core.Xrk_service_cidr_parse(int32(atSpec), int32(len(spec)), int32(atCIDR), int32(atError)))
+	c.done = true
+	if result == ResultOK {
+		cidr.load(&c, atCIDR)
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
 }
 
-func (s *Claim) load(c *call, at uint32) {
-	b := c.bytes(at, 64)
-	s.Value.load(c, at+0)
-	s.Service = endian.Uint64(b[24:])
-	s.Text = endian.Uint64(b[32:])
-	s.TextLen = endian.Uint64(b[40:])
+// ServiceCIDRDescribe is rk_service_cidr_describe.
+func ServiceCIDRDescribe(cidr *ServiceCIDR, description *ServiceCIDRDescription) (result Result) {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 64
+	var atCIDR uint32
+	if cidr != nil {
+		atCIDR = fixed + 0
+		cidr.store(&c, atCIDR)
+	}
+	atDescription := fixed + 32
+	result = Result(c.core.Xrk_service_cidr_describe(int32(atCIDR), int32(atDescription)))
+	c.done = true
+	if result == ResultOK {
+		description.load(&c, atDescription)
+	}
+	return result
+}
+
+// ServiceCIDROffsetOf is rk_service_cidr_offset_of.
+func ServiceCIDROffsetOf(cidr *ServiceCIDR, value *Value, offset *uint64) (result Result) {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 64
+	var atCIDR uint32
+	if cidr != nil {
+		atCIDR = fixed + 0
+		cidr.store(&c, atCIDR)
+	}
+	var atValue uint32
+	if value != nil {
+		atValue = fixed + 32
+		value.store(&c, atValue)
+	}
+	atOffset := fixed + 56
+	{
+		b := c.bytes(atOffset, 8)
+		endian.PutUint64(b[0:], uint64(*offset))
+	}
+	result = Result(c.core.Xrk_service_cidr_offset_of(int32(atCIDR), int32(atValue), int32(atOffset)))
+	c.done = true
+	{
+		b := c.bytes(atOffset, 8)
+		*offset = endian.Uint64(b[0:])
+	}
+	return result
+}
+
+// ServiceCIDRValueAt is rk_service_cidr_value_at.
+func ServiceCIDRValueAt(cidr *ServiceCIDR, offset uint64, value *Value) (result Result) {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 56
+	var atCIDR uint32
+	if cidr != nil {
+		atCIDR = fixed + 0
+		cidr.store(&c, atCIDR)
+	}
+	atValue := fixed + 32
+	result = Result(c.core.Xrk_service_cidr_value_at(int32(atCIDR), int64(offset), int32(atValue)))
+	c.done = true
+	if result == ResultOK {
+		value.load(&c, atValue)
+	}
+	return result
 }
 
 // AllocatorNew is rk_allocator_new.
@@ -529,19 +895,6 @@ func AllocatorNew(theRange *Range, strategy uint32, seed uint64, allocator **All
 		theError.load(&c, atError)
 	}
 	return result
-}
-
-// AllocatorFree is rk_allocator_free.
-func AllocatorFree(allocator *Allocator) {
-	(*object)(allocator).close(func(in *instance, at int32) { in.core.Xrk_allocator_free(at) })
-}
-
-// AllocatorClose is rk_allocator_close.
-func AllocatorClose(allocator *Allocator) (result Result) {
-	return (*object)(allocator).close(func(in *instance, at int32) {
-		in.core.Xrk_allocator_close(at)
-		in.core.Xrk_allocator_free(at)
-	})
 }
 
 // AllocatorDryRun is rk_allocator_dry_run.
@@ -756,14 +1109,298 @@ func AllocatorRestore(allocator *Allocator, theRange string, data []uint8, theEr
 	return result
 }
 
-// ClusterIPRecords is rk_cluster_ip_records.
-func ClusterIPRecords(objects uint64, bitmap uint32) (result uint32) {
+// RangeAllocationNew is rk_range_allocation_new.
+func RangeAllocationNew(form uint32, theObject **RangeAllocation) (result Result) {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 8
+	atObject := fixed + 0
+	result = Result(c.core.Xrk_range_allocation_new(int32(form), int32(atObject)))
+	c.done = true
+	if result == ResultOK {
+		*theObject = (*RangeAllocation)(c.object(atObject))
+	}
+	return result
+}
+
+// RangeAllocationDecode is rk_range_allocation_decode.
+func RangeAllocationDecode(stored []uint8, theObject **RangeAllocation, theError *Error) (result Result) {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 568
+	atStored := c.putBytes(stored)
+	atObject := fixed + 0
+	atError := fixed + 8
+	c.grow()
+	result = Result(c.core.Xrk_range_allocation_decode(int32(atStored), int32(len(stored)), int32(atObject), int32(atError)))
+	c.done = true
+	if result == ResultOK {
+		*theObject = (*RangeAllocation)(c.object(atObject))
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// RangeAllocationRange is rk_range_allocation_range.
+func RangeAllocationRange(theObject *RangeAllocation, buffer []byte, theLen *uint) (result Result) {
+	c := call{first: (*object)(theObject)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 8
+	atBuffer := c.allocateMany(len(buffer), 1, 1)
+	atLen := fixed + 0
+	{
+		b := c.bytes(atLen, 4)
+		endian.PutUint32(b[0:], uint32(*theLen))
+	}
+	result = Result(c.core.Xrk_range_allocation_range((*object)(theObject).address(), int32(atBuffer), int32(len(buffer)), int32(atLen)))
+	c.done = true
+	{
+		b := c.bytes(atLen, 4)
+		*theLen = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		copy(buffer, c.bytes(atBuffer, min(len(buffer), int(*theLen))))
+	}
+	return result
+}
+
+// RangeAllocationData is rk_range_allocation_data.
+func RangeAllocationData(theObject *RangeAllocation, buffer []uint8, theLen *uint) (result Result) {
+	c := call{first: (*object)(theObject)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 8
+	atBuffer := c.allocateMany(len(buffer), 1, 1)
+	atLen := fixed + 0
+	{
+		b := c.bytes(atLen, 4)
+		endian.PutUint32(b[0:], uint32(*theLen))
+	}
+	result = Result(c.core.Xrk_range_allocation_data((*object)(theObject).address(), int32(atBuffer), int32(len(buffer)), int32(atLen)))
+	c.done = true
+	{
+		b := c.bytes(atLen, 4)
+		*theLen = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		copy(buffer, c.bytes(atBuffer, min(len(buffer), int(*theLen))))
+	}
+	return result
+}
+
+// RangeAllocationSet is rk_range_allocation_set.
+func RangeAllocationSet(theObject *RangeAllocation, theRange string, data []uint8, theError *Error) (result Result) {
+	c := call{first: (*object)(theObject)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 560
+	atRange := c.putText(theRange)
+	atData := c.putBytes(data)
+	atError := fixed + 0
+	c.grow()
+	result = Result(c.core.Xrk_range_allocation_set((*object)(theObject).address(), int32(atRange), int32(len(theRange)), int32(atData), int32(len(data)), int32(atError)))
+	c.done = true
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// RangeAllocationEncode is rk_range_allocation_encode.
+func RangeAllocationEncode(theObject *RangeAllocation, buffer []uint8, theLen *uint) (result Result) {
+	c := call{first: (*object)(theObject)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 8
+	atBuffer := c.allocateMany(len(buffer), 1, 1)
+	atLen := fixed + 0
+	{
+		b := c.bytes(atLen, 4)
+		endian.PutUint32(b[0:], uint32(*theLen))
+	}
+	result = Result(c.core.Xrk_range_allocation_encode((*object)(theObject).address(), int32(atBuffer), int32(len(buffer)), int32(atLen)))
+	c.done = true
+	{
+		b := c.bytes(atLen, 4)
+		*theLen = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		copy(buffer, c.bytes(atBuffer, min(len(buffer), int(*theLen))))
+	}
+	return result
+}
+
+// LeakCountersNew is rk_leak_counters_new.
+func LeakCountersNew(theRange *Range, passes uint8, counters **LeakCounters, theError *Error) (result Result) {
+	c := call{instance: place(bitmapSize(theRange))}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 600
+	var atRange uint32
+	if theRange != nil {
+		atRange = fixed + 0
+		theRange.store(&c, atRange)
+	}
+	atCounters := fixed + 32
+	atError := fixed + 40
+	result = Result(c.core.Xrk_leak_counters_new(int32(atRange), int32(passes), int32(atCounters), int32(atError)))
+	c.done = true
+	if result == ResultOK {
+		*counters = (*LeakCounters)(c.object(atCounters))
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// LeakCountersAdvance is rk_leak_counters_advance.
+func LeakCountersAdvance(counters *LeakCounters, leaked []Value, due []Value, dueLen *uint) (result Result) {
+	c := call{first: (*object)(counters)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 8
+	atLeaked := c.allocateMany(len(leaked), 24, 8)
+	for i := range leaked {
+		leaked[i].store(&c, atLeaked+uint32(i)*24)
+	}
+	atDue := c.allocateMany(len(due), 24, 8)
+	atDueLen := fixed + 0
+	{
+		b := c.bytes(atDueLen, 4)
+		endian.PutUint32(b[0:], uint32(*dueLen))
+	}
+	c.grow()
+	result = Result(c.core.Xrk_leak_counters_advance((*object)(counters).address(), int32(atLeaked), int32(len(leaked)), int32(atDue), int32(len(due)), int32(atDueLen)))
+	c.done = true
+	{
+		b := c.bytes(atDueLen, 4)
+		*dueLen = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		for i := range due[:min(len(due), int(*dueLen))] {
+			due[i].load(&c, atDue+uint32(i)*24)
+		}
+	}
+	return result
+}
+
+// LeakCountersCount is rk_leak_counters_count.
+func LeakCountersCount(counters *LeakCounters, value *Value, count *uint8) (result Result) {
+	c := call{first: (*object)(counters)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 32
+	var atValue uint32
+	if value != nil {
+		atValue = fixed + 0
+		value.store(&c, atValue)
+	}
+	atCount := fixed + 24
+	{
+		b := c.bytes(atCount, 1)
+		b[0] = *count
+	}
+	result = Result(c.core.Xrk_leak_counters_count((*object)(counters).address(), int32(atValue), int32(atCount)))
+	c.done = true
+	{
+		b := c.bytes(atCount, 1)
+		*count = b[0]
+	}
+	return result
+}
+
+// LeakCountersReset is rk_leak_counters_reset.
+func LeakCountersReset(counters *LeakCounters) (result Result) {
+	c := call{first: (*object)(counters)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	result = Result(c.core.Xrk_leak_counters_reset((*object)(counters).address()))
+	c.done = true
+	return result
+}
+
+// ServicesClaims is rk_services_claims.
+func ServicesClaims(batch *Services, from uint, claims []Claim, n *uint, theError *Error) (result Result) {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 592
+	var atBatch uint32
+	if batch != nil {
+		atBatch = fixed + 0
+		batch.store(&c, atBatch)
+	}
+	atClaims := c.allocateMany(len(claims), 64, 8)
+	atN := fixed + 28
+	{
+		b := c.bytes(atN, 4)
+		endian.PutUint32(b[0:], uint32(*n))
+	}
+	atError := fixed + 32
+	c.grow()
+	result = Result(c.core.Xrk_services_claims(int32(atBatch), size(from), int32(atClaims), int32(len(claims)), int32(atN), int32(atError)))
+	c.done = true
+	{
+		b := c.bytes(atN, 4)
+		*n = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		for i := range claims[:min(len(claims), int(*n))] {
+			claims[i].load(&c, atClaims+uint32(i)*64)
+		}
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// ClusterIPRecordsOf is rk_cluster_ip_records_of.
+func ClusterIPRecordsOf(objects uint64, bitmap uint32) (result uint32) {
 	c := call{}
 	if c.enter(&coreCalls) != ResultOK {
 		return result
 	}
 	defer c.leave(new(Result))
-	number := uint32(c.core.Xrk_cluster_ip_records(int64(objects), int32(bitmap)))
+	number := uint32(c.core.Xrk_cluster_ip_records_of(int64(objects), int32(bitmap)))
 	c.done = true
 	return number
 }
@@ -789,19 +1426,6 @@ func AuditNew(tracker *LeakTracker, ipaddresses bool, now *int64, audit **Audit)
 		*audit = (*Audit)(c.object(atAudit))
 	}
 	return result
-}
-
-// AuditFree is rk_audit_free.
-func AuditFree(audit *Audit) {
-	(*object)(audit).close(func(in *instance, at int32) { in.core.Xrk_audit_free(at) })
-}
-
-// AuditClose is rk_audit_close.
-func AuditClose(audit *Audit) (result Result) {
-	return (*object)(audit).close(func(in *instance, at int32) {
-		in.core.Xrk_audit_close(at)
-		in.core.Xrk_audit_free(at)
-	})
 }
 
 // AuditAddBitmap is rk_audit_add_bitmap.
@@ -1005,423 +1629,6 @@ func AuditFinish(audit *Audit, report **Report, theError *Error) (result Result)
 	return result
 }
 
-// BootstrapNew is rk_bootstrap_new.
-func BootstrapNew(config string, bootstrap **Bootstrap, theError *Error) (result Result) {
-	c := call{}
-	if result = c.enter(&bootstrapCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 568
-	atConfig := c.putText(config)
-	atBootstrap := fixed + 0
-	atError := fixed + 8
-	result = Result(c.bootstrap.Xrk_bootstrap_new(int32(atConfig), int32(len(config)), int32(atBootstrap), int32(atError)))
-	c.done = true
-	if result == ResultOK {
-		*bootstrap = (*Bootstrap)(c.object(atBootstrap))
-	}
-	if result != ResultOK {
-		theError.load(&c, atError)
-	}
-	return result
-}
-
-// BootstrapFree is rk_bootstrap_free.
-func BootstrapFree(bootstrap *Bootstrap) {
-	(*object)(bootstrap).close(func(in *instance, at int32) { in.bootstrap.Xrk_bootstrap_free(at) })
-}
-
-// BootstrapClose is rk_bootstrap_close.
-func BootstrapClose(bootstrap *Bootstrap) (result Result) {
-	return (*object)(bootstrap).close(func(in *instance, at int32) {
-		in.bootstrap.Xrk_bootstrap_close(at)
-		in.bootstrap.Xrk_bootstrap_free(at)
-	})
-}
-
-// BootstrapPoll is rk_bootstrap_poll.
-func BootstrapPoll(bootstrap *Bootstrap, now uint64, buffer []byte, theLen *uint) (result Result) {
-	c := call{first: (*object)(bootstrap)}
-	if result = c.enter(&bootstrapCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 8
-	atBuffer := c.allocateMany(len(buffer), 1, 1)
-	atLen := fixed + 0
-	{
-		b := c.bytes(atLen, 4)
-		endian.PutUint32(b[0:], uint32(*theLen))
-	}
-	result = Result(c.bootstrap.Xrk_bootstrap_poll((*object)(bootstrap).address(), int64(now), int32(atBuffer), int32(len(buffer)), int32(atLen)))
-	c.done = true
-	{
-		b := c.bytes(atLen, 4)
-		*theLen = uint(endian.Uint32(b[0:]))
-	}
-	if result == ResultOK {
-		copy(buffer, c.bytes(atBuffer, min(len(buffer), int(*theLen))))
-	}
-	return result
-}
-
-// BootstrapAnswered is rk_bootstrap_answered.
-func BootstrapAnswered(bootstrap *Bootstrap, now uint64, iD uint64, answer string, theError *Error) (result Result) {
-	c := call{first: (*object)(bootstrap)}
-	if result = c.enter(&bootstrapCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 560
-	atAnswer := c.putText(answer)
-	atError := fixed + 0
-	result = Result(c.bootstrap.Xrk_bootstrap_answered((*object)(bootstrap).address(), int64(now), int64(iD), int32(atAnswer), int32(len(answer)), int32(atError)))
-	c.done = true
-	if result != ResultOK {
-		theError.load(&c, atError)
-	}
-	return result
-}
-
-// BootstrapWatched is rk_bootstrap_watched.
-func BootstrapWatched(bootstrap *Bootstrap, now uint64, event string, theError *Error) (result Result) {
-	c := call{first: (*object)(bootstrap)}
-	if result = c.enter(&bootstrapCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 560
-	atEvent := c.putText(event)
-	atError := fixed + 0
-	result = Result(c.bootstrap.Xrk_bootstrap_watched((*object)(bootstrap).address(), int64(now), int32(atEvent), int32(len(event)), int32(atError)))
-	c.done = true
-	if result != ResultOK {
-		theError.load(&c, atError)
-	}
-	return result
-}
-
-// BootstrapStop is rk_bootstrap_stop.
-func BootstrapStop(bootstrap *Bootstrap, now uint64) (result Result) {
-	c := call{first: (*object)(bootstrap)}
-	if result = c.enter(&bootstrapCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	result = Result(c.bootstrap.Xrk_bootstrap_stop((*object)(bootstrap).address(), int64(now)))
-	c.done = true
-	return result
-}
-
-// BootstrapPlan is rk_bootstrap_plan.
-func BootstrapPlan(question string, buffer []byte, theLen *uint, theError *Error) (result Result) {
-	c := call{}
-	if result = c.enter(&bootstrapCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 568
-	atQuestion := c.putText(question)
-	atBuffer := c.allocateMany(len(buffer), 1, 1)
-	atLen := fixed + 0
-	{
-		b := c.bytes(atLen, 4)
-		endian.PutUint32(b[0:], uint32(*theLen))
-	}
-	atError := fixed + 8
-	result = Result(c.bootstrap.Xrk_bootstrap_plan(int32(atQuestion), int32(len(question)), int32(atBuffer), int32(len(buffer)), int32(atLen), int32(atError)))
-	c.done = true
-	{
-		b := c.bytes(atLen, 4)
-		*theLen = uint(endian.Uint32(b[0:]))
-	}
-	if result == ResultOK {
-		copy(buffer, c.bytes(atBuffer, min(len(buffer), int(*theLen))))
-	}
-	if result != ResultOK {
-		theError.load(&c, atError)
-	}
-	return result
-}
-
-// CommitterNew is rk_committer_new.
-func CommitterNew(theRange *Range, strategy uint32, grace uint64, replace uint32, seed uint64, committer **Committer, theError *Error) (result Result) {
-	c := call{}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 600
-	var atRange uint32
-	if theRange != nil {
-		atRange = fixed + 0
-		theRange.store(&c, atRange)
-	}
-	atCommitter := fixed + 32
-	atError := fixed + 40
-	result = Result(c.core.Xrk_committer_new(int32(atRange), int32(strategy), int64(grace), int32(replace), int64(seed), int32(atCommitter), int32(atError)))
-	c.done = true
-	if result == ResultOK {
-		*committer = (*Committer)(c.object(atCommitter))
-	}
-	if result != ResultOK {
-		theError.load(&c, atError)
-	}
-	return result
-}
-
-// CommitterFree is rk_committer_free.
-func CommitterFree(committer *Committer) {
-	(*object)(committer).close(func(in *instance, at int32) { in.core.Xrk_committer_free(at) })
-}
-
-// CommitterClose is rk_committer_close.
-func CommitterClose(committer *Committer) (result Result) {
-	return (*object)(committer).close(func(in *instance, at int32) {
-		in.core.Xrk_committer_close(at)
-		in.core.Xrk_committer_free(at)
-	})
-}
-
-// CommitterSubmit is rk_committer_submit.
-func CommitterSubmit(committer *Committer, submitted []Operation, values []Value, tickets []uint64, theError *Error) (result Result) {
-	c := call{first: (*object)(committer)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 560
-	atSubmitted := c.allocateMany(len(submitted), 64, 8)
-	for i := range submitted {
-		submitted[i].store(&c, atSubmitted+uint32(i)*64)
-	}
-	atValues := c.allocateMany(len(values), 24, 8)
-	for i := range values {
-		values[i].store(&c, atValues+uint32(i)*24)
-	}
-	atTickets := c.allocateMany(len(tickets), 8, 8)
-	atError := fixed + 0
-	c.grow()
-	result = Result(c.core.Xrk_committer_submit((*object)(committer).address(), int32(atSubmitted), int32(len(tickets)), int32(atValues), int32(len(values)), int32(atTickets), int32(atError)))
-	c.done = true
-	if result == ResultOK {
-		c.getNumbers(tickets[:len(tickets)], atTickets)
-	}
-	if result != ResultOK {
-		theError.load(&c, atError)
-	}
-	return result
-}
-
-// CommitterCancel is rk_committer_cancel.
-func CommitterCancel(committer *Committer, ticket uint64) (result Result) {
-	c := call{first: (*object)(committer)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	result = Result(c.core.Xrk_committer_cancel((*object)(committer).address(), int64(ticket)))
-	c.done = true
-	return result
-}
-
-// CommitterAbandon is rk_committer_abandon.
-func CommitterAbandon(committer *Committer, revision uint64, store uint32, values []Value) (result Result) {
-	c := call{first: (*object)(committer)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	atValues := c.allocateMany(len(values), 24, 8)
-	for i := range values {
-		values[i].store(&c, atValues+uint32(i)*24)
-	}
-	c.grow()
-	result = Result(c.core.Xrk_committer_abandon((*object)(committer).address(), int64(revision), int32(store), int32(atValues), int32(len(values))))
-	c.done = true
-	return result
-}
-
-// CommitterWritten is rk_committer_written.
-func CommitterWritten(committer *Committer, values []Value) (result Result) {
-	c := call{first: (*object)(committer)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	atValues := c.allocateMany(len(values), 24, 8)
-	for i := range values {
-		values[i].store(&c, atValues+uint32(i)*24)
-	}
-	c.grow()
-	result = Result(c.core.Xrk_committer_written((*object)(committer).address(), int32(atValues), int32(len(values))))
-	c.done = true
-	return result
-}
-
-// CommitterPoll is rk_committer_poll.
-func CommitterPoll(committer *Committer, now uint64, step *Step) (result Result) {
-	c := call{first: (*object)(committer)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 72
-	atStep := fixed + 0
-	result = Result(c.core.Xrk_committer_poll((*object)(committer).address(), int64(now), int32(atStep)))
-	c.done = true
-	if result == ResultOK {
-		step.load(&c, atStep)
-	}
-	return result
-}
-
-// CommitterHandle is rk_committer_handle.
-func CommitterHandle(committer *Committer, event *Event, now uint64) (result Result) {
-	c := call{first: (*object)(committer)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 64
-	var atEvent uint32
-	if event != nil {
-		atEvent = fixed + 0
-		event.store(&c, atEvent)
-	}
-	c.grow()
-	result = Result(c.core.Xrk_committer_handle((*object)(committer).address(), int32(atEvent), int64(now)))
-	c.done = true
-	return result
-}
-
-// CommitterKnown is rk_committer_known.
-func CommitterKnown(committer *Committer, known *Known) (result Result) {
-	c := call{first: (*object)(committer)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 40
-	atKnown := fixed + 0
-	result = Result(c.core.Xrk_committer_known((*object)(committer).address(), int32(atKnown)))
-	c.done = true
-	if result == ResultOK {
-		known.load(&c, atKnown)
-	}
-	return result
-}
-
-// CommitterValue is rk_committer_value.
-func CommitterValue(committer *Committer, buffer []uint8, theLen *uint) (result Result) {
-	c := call{first: (*object)(committer)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 8
-	atBuffer := c.allocateMany(len(buffer), 1, 1)
-	atLen := fixed + 0
-	{
-		b := c.bytes(atLen, 4)
-		endian.PutUint32(b[0:], uint32(*theLen))
-	}
-	result = Result(c.core.Xrk_committer_value((*object)(committer).address(), int32(atBuffer), int32(len(buffer)), int32(atLen)))
-	c.done = true
-	{
-		b := c.bytes(atLen, 4)
-		*theLen = uint(endian.Uint32(b[0:]))
-	}
-	if result == ResultOK {
-		copy(buffer, c.bytes(atBuffer, min(len(buffer), int(*theLen))))
-	}
-	return result
-}
-
-// CommitterFinished is rk_committer_finished.
-func CommitterFinished(committer *Committer, finished []Finished, values []Value, bytes []uint8, n *uint) (result Result) {
-	c := call{first: (*object)(committer)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 8
-	atFinished := c.allocateMany(len(finished), 80, 8)
-	atValues := c.allocateMany(len(values), 24, 8)
-	atBytes := c.allocateMany(len(bytes), 1, 1)
-	atN := fixed + 0
-	{
-		b := c.bytes(atN, 4)
-		endian.PutUint32(b[0:], uint32(*n))
-	}
-	result = Result(c.core.Xrk_committer_finished((*object)(committer).address(), int32(atFinished), int32(len(finished)), int32(atValues), int32(len(values)), int32(atBytes), int32(len(bytes)), int32(atN)))
-	c.done = true
-	{
-		b := c.bytes(atN, 4)
-		*n = uint(endian.Uint32(b[0:]))
-	}
-	if result == ResultOK {
-		for i := range finished[:min(len(finished), int(*n))] {
-			finished[i].load(&c, atFinished+uint32(i)*80)
-		}
-	}
-	if result == ResultOK {
-		for i := range values[:len(values)] {
-			values[i].load(&c, atValues+uint32(i)*24)
-		}
-	}
-	if result == ResultOK {
-		copy(bytes, c.bytes(atBytes, len(bytes)))
-	}
-	return result
-}
-
-// CommitterSubmitEdit is rk_committer_submit_edit.
-func CommitterSubmitEdit(committer *Committer, edit *Edit, deadline uint64, ticket *uint64, theError *Error) (result Result) {
-	c := call{first: (*object)(committer)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 656
-	var atEdit uint32
-	if edit != nil {
-		atEdit = fixed + 0
-		edit.store(&c, atEdit)
-	}
-	atTicket := fixed + 88
-	{
-		b := c.bytes(atTicket, 8)
-		endian.PutUint64(b[0:], uint64(*ticket))
-	}
-	atError := fixed + 96
-	c.grow()
-	result = Result(c.core.Xrk_committer_submit_edit((*object)(committer).address(), int32(atEdit), int64(deadline), int32(atTicket), int32(atError)))
-	c.done = true
-	{
-		b := c.bytes(atTicket, 8)
-		*ticket = endian.Uint64(b[0:])
-	}
-	if result != ResultOK {
-		theError.load(&c, atError)
-	}
-	return result
-}
-
 // ReasonName is rk_reason_name.
 func ReasonName(reason uint32) (result string) {
 	c := call{}
@@ -1444,1021 +1651,6 @@ func ReasonSeverity(reason uint32) (result uint32) {
 	number := uint32(c.core.Xrk_reason_severity(int32(reason)))
 	c.done = true
 	return number
-}
-
-// IndexNew is rk_index_new.
-func IndexNew(seed uint64, index **Index) (result Result) {
-	c := call{}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 8
-	atIndex := fixed + 0
-	result = Result(c.core.Xrk_index_new(int64(seed), int32(atIndex)))
-	c.done = true
-	if result == ResultOK {
-		*index = (*Index)(c.object(atIndex))
-	}
-	return result
-}
-
-// IndexFree is rk_index_free.
-func IndexFree(index *Index) {
-	(*object)(index).close(func(in *instance, at int32) { in.core.Xrk_index_free(at) })
-}
-
-// IndexClose is rk_index_close.
-func IndexClose(index *Index) (result Result) {
-	return (*object)(index).close(func(in *instance, at int32) {
-		in.core.Xrk_index_close(at)
-		in.core.Xrk_index_free(at)
-	})
-}
-
-// IndexInsertCIDR is rk_index_insert_cidr.
-func IndexInsertCIDR(index *Index, cidr *ServiceCIDR, added *bool) (result Result) {
-	c := call{first: (*object)(index)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 40
-	var atCIDR uint32
-	if cidr != nil {
-		atCIDR = fixed + 0
-		cidr.store(&c, atCIDR)
-	}
-	atAdded := fixed + 32
-	{
-		b := c.bytes(atAdded, 1)
-		putBool(b[0:], *added)
-	}
-	c.grow()
-	result = Result(c.core.Xrk_index_insert_cidr((*object)(index).address(), int32(atCIDR), int32(atAdded)))
-	c.done = true
-	{
-		b := c.bytes(atAdded, 1)
-		*added = b[0] != 0
-	}
-	return result
-}
-
-// IndexRemoveCIDR is rk_index_remove_cidr.
-func IndexRemoveCIDR(index *Index, cidr *ServiceCIDR, removed *bool) (result Result) {
-	c := call{first: (*object)(index)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 40
-	var atCIDR uint32
-	if cidr != nil {
-		atCIDR = fixed + 0
-		cidr.store(&c, atCIDR)
-	}
-	atRemoved := fixed + 32
-	{
-		b := c.bytes(atRemoved, 1)
-		putBool(b[0:], *removed)
-	}
-	result = Result(c.core.Xrk_index_remove_cidr((*object)(index).address(), int32(atCIDR), int32(atRemoved)))
-	c.done = true
-	{
-		b := c.bytes(atRemoved, 1)
-		*removed = b[0] != 0
-	}
-	return result
-}
-
-// IndexUsage is rk_index_usage.
-func IndexUsage(index *Index, cidr *ServiceCIDR, used *uint64, free *uint64) (result Result) {
-	c := call{first: (*object)(index)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 48
-	var atCIDR uint32
-	if cidr != nil {
-		atCIDR = fixed + 0
-		cidr.store(&c, atCIDR)
-	}
-	atUsed := fixed + 32
-	{
-		b := c.bytes(atUsed, 8)
-		endian.PutUint64(b[0:], uint64(*used))
-	}
-	atFree := fixed + 40
-	{
-		b := c.bytes(atFree, 8)
-		endian.PutUint64(b[0:], uint64(*free))
-	}
-	result = Result(c.core.Xrk_index_usage((*object)(index).address(), int32(atCIDR), int32(atUsed), int32(atFree)))
-	c.done = true
-	{
-		b := c.bytes(atFree, 8)
-		*free = endian.Uint64(b[0:])
-	}
-	{
-		b := c.bytes(atUsed, 8)
-		*used = endian.Uint64(b[0:])
-	}
-	return result
-}
-
-// IndexIsTaken is rk_index_is_taken.
-func IndexIsTaken(index *Index, value *Value, isTaken *bool) (result Result) {
-	c := call{first: (*object)(index)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 32
-	var atValue uint32
-	if value != nil {
-		atValue = fixed + 0
-		value.store(&c, atValue)
-	}
-	atIsTaken := fixed + 24
-	{
-		b := c.bytes(atIsTaken, 1)
-		putBool(b[0:], *isTaken)
-	}
-	result = Result(c.core.Xrk_index_is_taken((*object)(index).address(), int32(atValue), int32(atIsTaken)))
-	c.done = true
-	{
-		b := c.bytes(atIsTaken, 1)
-		*isTaken = b[0] != 0
-	}
-	return result
-}
-
-// IndexReserve is rk_index_reserve.
-func IndexReserve(index *Index, cidrs []ServiceCIDR, until uint64, reservation *Reservation) (result Result) {
-	c := call{first: (*object)(index)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 32
-	atCIDRs := c.allocateMany(len(cidrs), 32, 8)
-	for i := range cidrs {
-		cidrs[i].store(&c, atCIDRs+uint32(i)*32)
-	}
-	atReservation := fixed + 0
-	c.grow()
-	result = Result(c.core.Xrk_index_reserve((*object)(index).address(), int32(atCIDRs), int32(len(cidrs)), int64(until), int32(atReservation)))
-	c.done = true
-	if result == ResultOK {
-		reservation.load(&c, atReservation)
-	}
-	return result
-}
-
-// IndexReserveAddress is rk_index_reserve_address.
-func IndexReserveAddress(index *Index, value *Value, until uint64, reservation *Reservation) (result Result) {
-	c := call{first: (*object)(index)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 56
-	var atValue uint32
-	if value != nil {
-		atValue = fixed + 0
-		value.store(&c, atValue)
-	}
-	atReservation := fixed + 24
-	c.grow()
-	result = Result(c.core.Xrk_index_reserve_address((*object)(index).address(), int32(atValue), int64(until), int32(atReservation)))
-	c.done = true
-	if result == ResultOK {
-		reservation.load(&c, atReservation)
-	}
-	return result
-}
-
-// IndexConfirm is rk_index_confirm.
-func IndexConfirm(index *Index, reservation *Reservation, revision uint64) (result Result) {
-	c := call{first: (*object)(index)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 32
-	var atReservation uint32
-	if reservation != nil {
-		atReservation = fixed + 0
-		reservation.store(&c, atReservation)
-	}
-	c.grow()
-	result = Result(c.core.Xrk_index_confirm((*object)(index).address(), int32(atReservation), int64(revision)))
-	c.done = true
-	return result
-}
-
-// IndexCreated is rk_index_created.
-func IndexCreated(index *Index, address *Value, revision uint64) (result Result) {
-	c := call{first: (*object)(index)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 24
-	var atAddress uint32
-	if address != nil {
-		atAddress = fixed + 0
-		address.store(&c, atAddress)
-	}
-	c.grow()
-	result = Result(c.core.Xrk_index_created((*object)(index).address(), int32(atAddress), int64(revision)))
-	c.done = true
-	return result
-}
-
-// IndexAbort is rk_index_abort.
-func IndexAbort(index *Index, reservation *Reservation) (result Result) {
-	c := call{first: (*object)(index)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 32
-	var atReservation uint32
-	if reservation != nil {
-		atReservation = fixed + 0
-		reservation.store(&c, atReservation)
-	}
-	result = Result(c.core.Xrk_index_abort((*object)(index).address(), int32(atReservation)))
-	c.done = true
-	return result
-}
-
-// IndexAlreadyExists is rk_index_already_exists.
-func IndexAlreadyExists(index *Index, reservation *Reservation) (result Result) {
-	c := call{first: (*object)(index)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 32
-	var atReservation uint32
-	if reservation != nil {
-		atReservation = fixed + 0
-		reservation.store(&c, atReservation)
-	}
-	result = Result(c.core.Xrk_index_already_exists((*object)(index).address(), int32(atReservation)))
-	c.done = true
-	return result
-}
-
-// IndexExpire is rk_index_expire.
-func IndexExpire(index *Index, now uint64, expired *uint) (result Result) {
-	c := call{first: (*object)(index)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 8
-	atExpired := fixed + 0
-	{
-		b := c.bytes(atExpired, 4)
-		endian.PutUint32(b[0:], uint32(*expired))
-	}
-	result = Result(c.core.Xrk_index_expire((*object)(index).address(), int64(now), int32(atExpired)))
-	c.done = true
-	{
-		b := c.bytes(atExpired, 4)
-		*expired = uint(endian.Uint32(b[0:]))
-	}
-	return result
-}
-
-// IndexAdded is rk_index_added.
-func IndexAdded(index *Index, value *Value, revision uint64) (result Result) {
-	c := call{first: (*object)(index)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 24
-	var atValue uint32
-	if value != nil {
-		atValue = fixed + 0
-		value.store(&c, atValue)
-	}
-	c.grow()
-	result = Result(c.core.Xrk_index_added((*object)(index).address(), int32(atValue), int64(revision)))
-	c.done = true
-	return result
-}
-
-// IndexRemoved is rk_index_removed.
-func IndexRemoved(index *Index, value *Value, revision uint64) (result Result) {
-	c := call{first: (*object)(index)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 24
-	var atValue uint32
-	if value != nil {
-		atValue = fixed + 0
-		value.store(&c, atValue)
-	}
-	result = Result(c.core.Xrk_index_removed((*object)(index).address(), int32(atValue), int64(revision)))
-	c.done = true
-	return result
-}
-
-// IndexReplace is rk_index_replace.
-func IndexReplace(index *Index, values []Value, revision uint64, changes *IndexChanges) (result Result) {
-	c := call{first: (*object)(index)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 32
-	atValues := c.allocateMany(len(values), 24, 8)
-	for i := range values {
-		values[i].store(&c, atValues+uint32(i)*24)
-	}
-	atChanges := fixed + 0
-	c.grow()
-	result = Result(c.core.Xrk_index_replace((*object)(index).address(), int32(atValues), int32(len(values)), int64(revision), int32(atChanges)))
-	c.done = true
-	if result == ResultOK {
-		changes.load(&c, atChanges)
-	}
-	return result
-}
-
-// IPAddressJudge is rk_ip_address_judge.
-func IPAddressJudge(managed bool, owner uint32, unusedFor uint64, grace uint64, verdict *uint32, wait *uint64) (result Result) {
-	c := call{}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 16
-	atVerdict := fixed + 0
-	{
-		b := c.bytes(atVerdict, 4)
-		endian.PutUint32(b[0:], uint32(*verdict))
-	}
-	atWait := fixed + 8
-	{
-		b := c.bytes(atWait, 8)
-		endian.PutUint64(b[0:], uint64(*wait))
-	}
-	result = Result(c.core.Xrk_ip_address_judge(number(managed), int32(owner), int64(unusedFor), int64(grace), int32(atVerdict), int32(atWait)))
-	c.done = true
-	{
-		b := c.bytes(atWait, 8)
-		*wait = endian.Uint64(b[0:])
-	}
-	{
-		b := c.bytes(atVerdict, 4)
-		*verdict = endian.Uint32(b[0:])
-	}
-	return result
-}
-
-// ClusterIPJudge is rk_cluster_ip_judge.
-func ClusterIPJudge(theObject *AddressObject, verdict *uint32) (result Result) {
-	c := call{}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 32
-	var atObject uint32
-	if theObject != nil {
-		atObject = fixed + 0
-		theObject.store(&c, atObject)
-	}
-	atVerdict := fixed + 24
-	{
-		b := c.bytes(atVerdict, 4)
-		endian.PutUint32(b[0:], uint32(*verdict))
-	}
-	result = Result(c.core.Xrk_cluster_ip_judge(int32(atObject), int32(atVerdict)))
-	c.done = true
-	{
-		b := c.bytes(atVerdict, 4)
-		*verdict = endian.Uint32(b[0:])
-	}
-	return result
-}
-
-// LeakCountersNew is rk_leak_counters_new.
-func LeakCountersNew(theRange *Range, passes uint8, counters **LeakCounters, theError *Error) (result Result) {
-	c := call{instance: place(bitmapSize(theRange))}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 600
-	var atRange uint32
-	if theRange != nil {
-		atRange = fixed + 0
-		theRange.store(&c, atRange)
-	}
-	atCounters := fixed + 32
-	atError := fixed + 40
-	result = Result(c.core.Xrk_leak_counters_new(int32(atRange), int32(passes), int32(atCounters), int32(atError)))
-	c.done = true
-	if result == ResultOK {
-		*counters = (*LeakCounters)(c.object(atCounters))
-	}
-	if result != ResultOK {
-		theError.load(&c, atError)
-	}
-	return result
-}
-
-// LeakCountersFree is rk_leak_counters_free.
-func LeakCountersFree(counters *LeakCounters) {
-	(*object)(counters).close(func(in *instance, at int32) { in.core.Xrk_leak_counters_free(at) })
-}
-
-// LeakCountersClose is rk_leak_counters_close.
-func LeakCountersClose(counters *LeakCounters) (result Result) {
-	return (*object)(counters).close(func(in *instance, at int32) {
-		in.core.Xrk_leak_counters_close(at)
-		in.core.Xrk_leak_counters_free(at)
-	})
-}
-
-// LeakCountersAdvance is rk_leak_counters_advance.
-func LeakCountersAdvance(counters *LeakCounters, leaked []Value, due []Value, dueLen *uint) (result Result) {
-	c := call{first: (*object)(counters)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 8
-	atLeaked := c.allocateMany(len(leaked), 24, 8)
-	for i := range leaked {
-		leaked[i].store(&c, atLeaked+uint32(i)*24)
-	}
-	atDue := c.allocateMany(len(due), 24, 8)
-	atDueLen := fixed + 0
-	{
-		b := c.bytes(atDueLen, 4)
-		endian.PutUint32(b[0:], uint32(*dueLen))
-	}
-	c.grow()
-	result = Result(c.core.Xrk_leak_counters_advance((*object)(counters).address(), int32(atLeaked), int32(len(leaked)), int32(atDue), int32(len(due)), int32(atDueLen)))
-	c.done = true
-	{
-		b := c.bytes(atDueLen, 4)
-		*dueLen = uint(endian.Uint32(b[0:]))
-	}
-	if result == ResultOK {
-		for i := range due[:min(len(due), int(*dueLen))] {
-			due[i].load(&c, atDue+uint32(i)*24)
-		}
-	}
-	return result
-}
-
-// LeakCountersCount is rk_leak_counters_count.
-func LeakCountersCount(counters *LeakCounters, value *Value, count *uint8) (result Result) {
-	c := call{first: (*object)(counters)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 32
-	var atValue uint32
-	if value != nil {
-		atValue = fixed + 0
-		value.store(&c, atValue)
-	}
-	atCount := fixed + 24
-	{
-		b := c.bytes(atCount, 1)
-		b[0] = *count
-	}
-	result = Result(c.core.Xrk_leak_counters_count((*object)(counters).address(), int32(atValue), int32(atCount)))
-	c.done = true
-	{
-		b := c.bytes(atCount, 1)
-		*count = b[0]
-	}
-	return result
-}
-
-// LeakCountersReset is rk_leak_counters_reset.
-func LeakCountersReset(counters *LeakCounters) (result Result) {
-	c := call{first: (*object)(counters)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	result = Result(c.core.Xrk_leak_counters_reset((*object)(counters).address()))
-	c.done = true
-	return result
-}
-
-// LeakTrackerNew is rk_leak_tracker_new.
-func LeakTrackerNew(passes uint8, interval uint64, keepsLeaks bool, tracker **LeakTracker, theError *Error) (result Result) {
-	c := call{}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 568
-	atTracker := fixed + 0
-	atError := fixed + 8
-	result = Result(c.core.Xrk_leak_tracker_new(int32(passes), int64(interval), number(keepsLeaks), int32(atTracker), int32(atError)))
-	c.done = true
-	if result == ResultOK {
-		*tracker = (*LeakTracker)(c.object(atTracker))
-	}
-	if result != ResultOK {
-		theError.load(&c, atError)
-	}
-	return result
-}
-
-// LeakTrackerFree is rk_leak_tracker_free.
-func LeakTrackerFree(tracker *LeakTracker) {
-	(*object)(tracker).close(func(in *instance, at int32) { in.core.Xrk_leak_tracker_free(at) })
-}
-
-// LeakTrackerClose is rk_leak_tracker_close.
-func LeakTrackerClose(tracker *LeakTracker) (result Result) {
-	return (*object)(tracker).close(func(in *instance, at int32) {
-		in.core.Xrk_leak_tracker_close(at)
-		in.core.Xrk_leak_tracker_free(at)
-	})
-}
-
-// RangeParse is rk_range_parse.
-func RangeParse(spec string, kind uint32, theRange *Range, theError *Error) (result Result) {
-	c := call{}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 592
-	atSpec := c.putText(spec)
-	atRange := fixed + 0
-	atError := fixed + 32
-	result = Result(c.core.Xrk_range_parse(int32(atSpec), int32(len(spec)), int32(kind), int32(atRange), int32(atError)))
-	c.done = true
-	if result == ResultOK {
-		theRange.load(&c, atRange)
-	}
-	if result != ResultOK {
-		theError.load(&c, atError)
-	}
-	return result
-}
-
-// RangeDescribe is rk_range_describe.
-func RangeDescribe(theRange *Range, description *RangeDescription) (result Result) {
-	c := call{}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 112
-	var atRange uint32
-	if theRange != nil {
-		atRange = fixed + 0
-		theRange.store(&c, atRange)
-	}
-	atDescription := fixed + 32
-	result = Result(c.core.Xrk_range_describe(int32(atRange), int32(atDescription)))
-	c.done = true
-	if result == ResultOK {
-		description.load(&c, atDescription)
-	}
-	return result
-}
-
-// RangeOffsetOf is rk_range_offset_of.
-func RangeOffsetOf(theRange *Range, value *Value, offset *uint32) (result Result) {
-	c := call{}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 64
-	var atRange uint32
-	if theRange != nil {
-		atRange = fixed + 0
-		theRange.store(&c, atRange)
-	}
-	var atValue uint32
-	if value != nil {
-		atValue = fixed + 32
-		value.store(&c, atValue)
-	}
-	atOffset := fixed + 56
-	{
-		b := c.bytes(atOffset, 4)
-		endian.PutUint32(b[0:], uint32(*offset))
-	}
-	result = Result(c.core.Xrk_range_offset_of(int32(atRange), int32(atValue), int32(atOffset)))
-	c.done = true
-	{
-		b := c.bytes(atOffset, 4)
-		*offset = endian.Uint32(b[0:])
-	}
-	return result
-}
-
-// RangeValueAt is rk_range_value_at.
-func RangeValueAt(theRange *Range, offset uint32, value *Value) (result Result) {
-	c := call{}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 56
-	var atRange uint32
-	if theRange != nil {
-		atRange = fixed + 0
-		theRange.store(&c, atRange)
-	}
-	atValue := fixed + 32
-	result = Result(c.core.Xrk_range_value_at(int32(atRange), int32(offset), int32(atValue)))
-	c.done = true
-	if result == ResultOK {
-		value.load(&c, atValue)
-	}
-	return result
-}
-
-// RangeExcludes is rk_range_excludes.
-func RangeExcludes(theRange *Range, other *Range, excludes *bool) (result Result) {
-	c := call{}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 72
-	var atRange uint32
-	if theRange != nil {
-		atRange = fixed + 0
-		theRange.store(&c, atRange)
-	}
-	var atOther uint32
-	if other != nil {
-		atOther = fixed + 32
-		other.store(&c, atOther)
-	}
-	atExcludes := fixed + 64
-	{
-		b := c.bytes(atExcludes, 1)
-		putBool(b[0:], *excludes)
-	}
-	result = Result(c.core.Xrk_range_excludes(int32(atRange), int32(atOther), int32(atExcludes)))
-	c.done = true
-	{
-		b := c.bytes(atExcludes, 1)
-		*excludes = b[0] != 0
-	}
-	return result
-}
-
-// RangeChanges is rk_range_changes.
-func RangeChanges(theRange *Range, before []uint8, after []uint8, fromOffset uint32, values []Value, allocated []bool, n *uint, nextOffset *uint32, theError *Error) (result Result) {
-	c := call{}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 600
-	var atRange uint32
-	if theRange != nil {
-		atRange = fixed + 0
-		theRange.store(&c, atRange)
-	}
-	atBefore := c.putBytes(before)
-	atAfter := c.putBytes(after)
-	atValues := c.allocateMany(len(values), 24, 8)
-	atAllocated := c.allocateMany(len(allocated), 1, 1)
-	atN := fixed + 32
-	{
-		b := c.bytes(atN, 4)
-		endian.PutUint32(b[0:], uint32(*n))
-	}
-	atNextOffset := fixed + 36
-	{
-		b := c.bytes(atNextOffset, 4)
-		endian.PutUint32(b[0:], uint32(*nextOffset))
-	}
-	atError := fixed + 40
-	c.grow()
-	result = Result(c.core.Xrk_range_changes(int32(atRange), int32(atBefore), int32(len(before)), int32(atAfter), int32(len(after)), int32(fromOffset), int32(atValues), int32(atAllocated), int32(len(allocated)), int32(atN), int32(atNextOffset), int32(atError)))
-	c.done = true
-	{
-		b := c.bytes(atNextOffset, 4)
-		*nextOffset = endian.Uint32(b[0:])
-	}
-	{
-		b := c.bytes(atN, 4)
-		*n = uint(endian.Uint32(b[0:]))
-	}
-	if result == ResultOK {
-		for i := range values[:min(len(values), int(*n))] {
-			values[i].load(&c, atValues+uint32(i)*24)
-		}
-	}
-	if result == ResultOK {
-		c.getBools(allocated[:min(len(allocated), int(*n))], atAllocated)
-	}
-	if result != ResultOK {
-		theError.load(&c, atError)
-	}
-	return result
-}
-
-// RangeAllocationNew is rk_range_allocation_new.
-func RangeAllocationNew(form uint32, theObject **RangeAllocation) (result Result) {
-	c := call{}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 8
-	atObject := fixed + 0
-	result = Result(c.core.Xrk_range_allocation_new(int32(form), int32(atObject)))
-	c.done = true
-	if result == ResultOK {
-		*theObject = (*RangeAllocation)(c.object(atObject))
-	}
-	return result
-}
-
-// RangeAllocationDecode is rk_range_allocation_decode.
-func RangeAllocationDecode(stored []uint8, theObject **RangeAllocation, theError *Error) (result Result) {
-	c := call{}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 568
-	atStored := c.putBytes(stored)
-	atObject := fixed + 0
-	atError := fixed + 8
-	c.grow()
-	result = Result(c.core.Xrk_range_allocation_decode(int32(atStored), int32(len(stored)), int32(atObject), int32(atError)))
-	c.done = true
-	if result == ResultOK {
-		*theObject = (*RangeAllocation)(c.object(atObject))
-	}
-	if result != ResultOK {
-		theError.load(&c, atError)
-	}
-	return result
-}
-
-// RangeAllocationFree is rk_range_allocation_free.
-func RangeAllocationFree(theObject *RangeAllocation) {
-	(*object)(theObject).close(func(in *instance, at int32) { in.core.Xrk_range_allocation_free(at) })
-}
-
-// RangeAllocationClose is rk_range_allocation_close.
-func RangeAllocationClose(theObject *RangeAllocation) (result Result) {
-	return (*object)(theObject).close(func(in *instance, at int32) {
-		in.core.Xrk_range_allocation_close(at)
-		in.core.Xrk_range_allocation_free(at)
-	})
-}
-
-// RangeAllocationRange is rk_range_allocation_range.
-func RangeAllocationRange(theObject *RangeAllocation, buffer []byte, theLen *uint) (result Result) {
-	c := call{first: (*object)(theObject)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 8
-	atBuffer := c.allocateMany(len(buffer), 1, 1)
-	atLen := fixed + 0
-	{
-		b := c.bytes(atLen, 4)
-		endian.PutUint32(b[0:], uint32(*theLen))
-	}
-	result = Result(c.core.Xrk_range_allocation_range((*object)(theObject).address(), int32(atBuffer), int32(len(buffer)), int32(atLen)))
-	c.done = true
-	{
-		b := c.bytes(atLen, 4)
-		*theLen = uint(endian.Uint32(b[0:]))
-	}
-	if result == ResultOK {
-		copy(buffer, c.bytes(atBuffer, min(len(buffer), int(*theLen))))
-	}
-	return result
-}
-
-// RangeAllocationData is rk_range_allocation_data.
-func RangeAllocationData(theObject *RangeAllocation, buffer []uint8, theLen *uint) (result Result) {
-	c := call{first: (*object)(theObject)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 8
-	atBuffer := c.allocateMany(len(buffer), 1, 1)
-	atLen := fixed + 0
-	{
-		b := c.bytes(atLen, 4)
-		endian.PutUint32(b[0:], uint32(*theLen))
-	}
-	result = Result(c.core.Xrk_range_allocation_data((*object)(theObject).address(), int32(atBuffer), int32(len(buffer)), int32(atLen)))
-	c.done = true
-	{
-		b := c.bytes(atLen, 4)
-		*theLen = uint(endian.Uint32(b[0:]))
-	}
-	if result == ResultOK {
-		copy(buffer, c.bytes(atBuffer, min(len(buffer), int(*theLen))))
-	}
-	return result
-}
-
-// RangeAllocationSet is rk_range_allocation_set.
-func RangeAllocationSet(theObject *RangeAllocation, theRange string, data []uint8, theError *Error) (result Result) {
-	c := call{first: (*object)(theObject)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 560
-	atRange := c.putText(theRange)
-	atData := c.putBytes(data)
-	atError := fixed + 0
-	c.grow()
-	result = Result(c.core.Xrk_range_allocation_set((*object)(theObject).address(), int32(atRange), int32(len(theRange)), int32(atData), int32(len(data)), int32(atError)))
-	c.done = true
-	if result != ResultOK {
-		theError.load(&c, atError)
-	}
-	return result
-}
-
-// RangeAllocationEncode is rk_range_allocation_encode.
-func RangeAllocationEncode(theObject *RangeAllocation, buffer []uint8, theLen *uint) (result Result) {
-	c := call{first: (*object)(theObject)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 8
-	atBuffer := c.allocateMany(len(buffer), 1, 1)
-	atLen := fixed + 0
-	{
-		b := c.bytes(atLen, 4)
-		endian.PutUint32(b[0:], uint32(*theLen))
-	}
-	result = Result(c.core.Xrk_range_allocation_encode((*object)(theObject).address(), int32(atBuffer), int32(len(buffer)), int32(atLen)))
-	c.done = true
-	{
-		b := c.bytes(atLen, 4)
-		*theLen = uint(endian.Uint32(b[0:]))
-	}
-	if result == ResultOK {
-		copy(buffer, c.bytes(atBuffer, min(len(buffer), int(*theLen))))
-	}
-	return result
-}
-
-// RepairPassNew is rk_repair_pass_new.
-func RepairPassNew(tracker *LeakTracker, pass **RepairPass) (result Result) {
-	c := call{first: (*object)(tracker)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 8
-	atPass := fixed + 0
-	result = Result(c.core.Xrk_repair_pass_new((*object)(tracker).address(), int32(atPass)))
-	c.done = true
-	if result == ResultOK {
-		*pass = (*RepairPass)(c.object(atPass))
-	}
-	return result
-}
-
-// RepairPassFree is rk_repair_pass_free.
-func RepairPassFree(pass *RepairPass) {
-	(*object)(pass).close(func(in *instance, at int32) { in.core.Xrk_repair_pass_free(at) })
-}
-
-// RepairPassClose is rk_repair_pass_close.
-func RepairPassClose(pass *RepairPass) (result Result) {
-	return (*object)(pass).close(func(in *instance, at int32) {
-		in.core.Xrk_repair_pass_close(at)
-		in.core.Xrk_repair_pass_free(at)
-	})
-}
-
-// RepairPassAudit is rk_repair_pass_audit.
-func RepairPassAudit(pass *RepairPass, ipaddresses bool, now *int64, audit **Audit, theError *Error) (result Result) {
-	c := call{first: (*object)(pass)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 576
-	var atNow uint32
-	if now != nil {
-		atNow = fixed + 0
-		endian.PutUint64(c.bytes(atNow, 8), uint64(*now))
-	}
-	atAudit := fixed + 8
-	atError := fixed + 16
-	result = Result(c.core.Xrk_repair_pass_audit((*object)(pass).address(), number(ipaddresses), int32(atNow), int32(atAudit), int32(atError)))
-	c.done = true
-	if result == ResultOK {
-		*audit = (*Audit)(c.object(atAudit))
-	}
-	if result != ResultOK {
-		theError.load(&c, atError)
-	}
-	return result
-}
-
-// RepairPassFinish is rk_repair_pass_finish.
-func RepairPassFinish(pass *RepairPass, audit *Audit, report **Report, theError *Error) (result Result) {
-	c := call{first: (*object)(pass), second: (*object)(audit)}
-	if result = c.together(); result != ResultOK {
-		theError.Message = "the audit is not the one of this pass"
-		return result
-	}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 568
-	atReport := fixed + 0
-	atError := fixed + 8
-	result = Result(c.core.Xrk_repair_pass_finish((*object)(pass).address(), (*object)(audit).address(), int32(atReport), int32(atError)))
-	c.done = true
-	if result == ResultOK {
-		*report = (*Report)(c.object(atReport))
-	}
-	if result != ResultOK {
-		theError.load(&c, atError)
-	}
-	return result
-}
-
-// ReportFree is rk_report_free.
-func ReportFree(report *Report) {
-	(*object)(report).close(func(in *instance, at int32) { in.core.Xrk_report_free(at) })
-}
-
-// ReportClose is rk_report_close.
-func ReportClose(report *Report) (result Result) {
-	return (*object)(report).close(func(in *instance, at int32) {
-		in.core.Xrk_report_close(at)
-		in.core.Xrk_report_free(at)
-	})
 }
 
 // ReportRecordRepair is rk_report_record_repair.
@@ -2834,168 +2026,40 @@ func ReportOccupancy(report *Report, theRange uint, count uint32, cells []Cell, 
 	return result
 }
 
-// ServiceCIDRParse is rk_service_cidr_parse.
-func ServiceCIDRParse(spec string, cidr *ServiceCIDR, theError *Error) (result Result) {
+// IPAddressJudge is rk_ip_address_judge.
+func IPAddressJudge(managed bool, parent uint32, unusedFor uint64, grace uint64, verdict *uint32, wait *uint64) (result Result) {
 	c := call{}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 592
-	atSpec := c.putText(spec)
-	atCIDR := fixed + 0
-	atError := fixed + 32
-	result = Result(c.core.Xrk_service_cidr_parse(int32(atSpec), int32(len(spec)), int32(atCIDR), int32(atError)))
-	c.done = true
-	if result == ResultOK {
-		cidr.load(&c, atCIDR)
-	}
-	if result != ResultOK {
-		theError.load(&c, atError)
-	}
-	return result
-}
-
-// ServiceCIDRDescribe is rk_service_cidr_describe.
-func ServiceCIDRDescribe(cidr *ServiceCIDR, description *ServiceCIDRDescription) (result Result) {
-	c := call{}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 64
-	var atCIDR uint32
-	if cidr != nil {
-		atCIDR = fixed + 0
-		cidr.store(&c, atCIDR)
-	}
-	atDescription := fixed + 32
-	result = Result(c.core.Xrk_service_cidr_describe(int32(atCIDR), int32(atDescription)))
-	c.done = true
-	if result == ResultOK {
-		description.load(&c, atDescription)
-	}
-	return result
-}
-
-// ServiceCIDROffsetOf is rk_service_cidr_offset_of.
-func ServiceCIDROffsetOf(cidr *ServiceCIDR, value *Value, offset *uint64) (result Result) {
-	c := call{}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 64
-	var atCIDR uint32
-	if cidr != nil {
-		atCIDR = fixed + 0
-		cidr.store(&c, atCIDR)
-	}
-	var atValue uint32
-	if value != nil {
-		atValue = fixed + 32
-		value.store(&c, atValue)
-	}
-	atOffset := fixed + 56
+	c.next += 16
+	atVerdict := fixed + 0
 	{
-		b := c.bytes(atOffset, 8)
-		endian.PutUint64(b[0:], uint64(*offset))
+		b := c.bytes(atVerdict, 4)
+		endian.PutUint32(b[0:], uint32(*verdict))
 	}
-	result = Result(c.core.Xrk_service_cidr_offset_of(int32(atCIDR), int32(atValue), int32(atOffset)))
+	atWait := fixed + 8
+	{
+		b := c.bytes(atWait, 8)
+		endian.PutUint64(b[0:], uint64(*wait))
+	}
+	result = Result(c.core.Xrk_ip_address_judge(number(managed), int32(parent), int64(unusedFor), int64(grace), int32(atVerdict), int32(atWait)))
 	c.done = true
 	{
-		b := c.bytes(atOffset, 8)
-		*offset = endian.Uint64(b[0:])
+		b := c.bytes(atWait, 8)
+		*wait = endian.Uint64(b[0:])
 	}
-	return result
-}
-
-// ServiceCIDRValueAt is rk_service_cidr_value_at.
-func ServiceCIDRValueAt(cidr *ServiceCIDR, offset uint64, value *Value) (result Result) {
-	c := call{}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 56
-	var atCIDR uint32
-	if cidr != nil {
-		atCIDR = fixed + 0
-		cidr.store(&c, atCIDR)
-	}
-	atValue := fixed + 32
-	result = Result(c.core.Xrk_service_cidr_value_at(int32(atCIDR), int64(offset), int32(atValue)))
-	c.done = true
-	if result == ResultOK {
-		value.load(&c, atValue)
-	}
-	return result
-}
-
-// ServicesClaims is rk_services_claims.
-func ServicesClaims(batch *Services, from uint, claims []Claim, n *uint, theError *Error) (result Result) {
-	c := call{}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 592
-	var atBatch uint32
-	if batch != nil {
-		atBatch = fixed + 0
-		batch.store(&c, atBatch)
-	}
-	atClaims := c.allocateMany(len(claims), 64, 8)
-	atN := fixed + 28
 	{
-		b := c.bytes(atN, 4)
-		endian.PutUint32(b[0:], uint32(*n))
-	}
-	atError := fixed + 32
-	c.grow()
-	result = Result(c.core.Xrk_services_claims(int32(atBatch), size(from), int32(atClaims), int32(len(claims)), int32(atN), int32(atError)))
-	c.done = true
-	{
-		b := c.bytes(atN, 4)
-		*n = uint(endian.Uint32(b[0:]))
-	}
-	if result == ResultOK {
-		for i := range claims[:min(len(claims), int(*n))] {
-			claims[i].load(&c, atClaims+uint32(i)*64)
-		}
-	}
-	if result != ResultOK {
-		theError.load(&c, atError)
+		b := c.bytes(atVerdict, 4)
+		*verdict = endian.Uint32(b[0:])
 	}
 	return result
 }
 
-// AddressParse is rk_address_parse.
-func AddressParse(address string, value *Value) (result Result) {
-	c := call{}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 24
-	atAddress := c.putText(address)
-	atValue := fixed + 0
-	result = Result(c.core.Xrk_address_parse(int32(atAddress), int32(len(address)), int32(atValue)))
-	c.done = true
-	if result == ResultOK {
-		value.load(&c, atValue)
-	}
-	return result
-}
-
-// ValueText is rk_value_text.
-func ValueText(value *Value, buffer []byte, theLen *uint) (result Result) {
+// ClusterIPJudge is rk_cluster_ip_judge.
+func ClusterIPJudge(theObject *AddressObject, verdict *uint32) (result Result) {
 	c := call{}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
@@ -3003,18 +2067,201 @@ func ValueText(value *Value, buffer []byte, theLen *uint) (result Result) {
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 32
-	var atValue uint32
-	if value != nil {
-		atValue = fixed + 0
-		value.store(&c, atValue)
+	var atObject uint32
+	if theObject != nil {
+		atObject = fixed + 0
+		theObject.store(&c, atObject)
 	}
+	atVerdict := fixed + 24
+	{
+		b := c.bytes(atVerdict, 4)
+		endian.PutUint32(b[0:], uint32(*verdict))
+	}
+	result = Result(c.core.Xrk_cluster_ip_judge(int32(atObject), int32(atVerdict)))
+	c.done = true
+	{
+		b := c.bytes(atVerdict, 4)
+		*verdict = endian.Uint32(b[0:])
+	}
+	return result
+}
+
+// CommitterNew is rk_committer_new.
+func CommitterNew(theRange *Range, strategy uint32, grace uint64, replace uint32, seed uint64, committer **Committer, theError *Error) (result Result) {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 600
+	var atRange uint32
+	if theRange != nil {
+		atRange = fixed + 0
+		theRange.store(&c, atRange)
+	}
+	atCommitter := fixed + 32
+	atError := fixed + 40
+	result = Result(c.core.Xrk_committer_new(int32(atRange), int32(strategy), int64(grace), int32(replace), int64(seed), int32(atCommitter), int32(atError)))
+	c.done = true
+	if result == ResultOK {
+		*committer = (*Committer)(c.object(atCommitter))
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// CommitterSubmit is rk_committer_submit.
+func CommitterSubmit(committer *Committer, submitted []Operation, values []Value, tickets []uint64, theError *Error) (result Result) {
+	c := call{first: (*object)(committer)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 560
+	atSubmitted := c.allocateMany(len(submitted), 64, 8)
+	for i := range submitted {
+		submitted[i].store(&c, atSubmitted+uint32(i)*64)
+	}
+	atValues := c.allocateMany(len(values), 24, 8)
+	for i := range values {
+		values[i].store(&c, atValues+uint32(i)*24)
+	}
+	atTickets := c.allocateMany(len(tickets), 8, 8)
+	atError := fixed + 0
+	c.grow()
+	result = Result(c.core.Xrk_committer_submit((*object)(committer).address(), int32(atSubmitted), int32(len(tickets)), int32(atValues), int32(len(values)), int32(atTickets), int32(atError)))
+	c.done = true
+	if result == ResultOK {
+		c.getNumbers(tickets[:len(tickets)], atTickets)
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// CommitterCancel is rk_committer_cancel.
+func CommitterCancel(committer *Committer, ticket uint64) (result Result) {
+	c := call{first: (*object)(committer)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	result = Result(c.core.Xrk_committer_cancel((*object)(committer).address(), int64(ticket)))
+	c.done = true
+	return result
+}
+
+// CommitterAbandon is rk_committer_abandon.
+func CommitterAbandon(committer *Committer, revision uint64, store uint32, values []Value) (result Result) {
+	c := call{first: (*object)(committer)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atValues := c.allocateMany(len(values), 24, 8)
+	for i := range values {
+		values[i].store(&c, atValues+uint32(i)*24)
+	}
+	c.grow()
+	result = Result(c.core.Xrk_committer_abandon((*object)(committer).address(), int64(revision), int32(store), int32(atValues), int32(len(values))))
+	c.done = true
+	return result
+}
+
+// CommitterWritten is rk_committer_written.
+func CommitterWritten(committer *Committer, values []Value) (result Result) {
+	c := call{first: (*object)(committer)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atValues := c.allocateMany(len(values), 24, 8)
+	for i := range values {
+		values[i].store(&c, atValues+uint32(i)*24)
+	}
+	c.grow()
+	result = Result(c.core.Xrk_committer_written((*object)(committer).address(), int32(atValues), int32(len(values))))
+	c.done = true
+	return result
+}
+
+// CommitterPoll is rk_committer_poll.
+func CommitterPoll(committer *Committer, now uint64, step *Step) (result Result) {
+	c := call{first: (*object)(committer)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 72
+	atStep := fixed + 0
+	result = Result(c.core.Xrk_committer_poll((*object)(committer).address(), int64(now), int32(atStep)))
+	c.done = true
+	if result == ResultOK {
+		step.load(&c, atStep)
+	}
+	return result
+}
+
+// CommitterHandle is rk_committer_handle.
+func CommitterHandle(committer *Committer, event *Event, now uint64) (result Result) {
+	c := call{first: (*object)(committer)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 64
+	var atEvent uint32
+	if event != nil {
+		atEvent = fixed + 0
+		event.store(&c, atEvent)
+	}
+	c.grow()
+	result = Result(c.core.Xrk_committer_handle((*object)(committer).address(), int32(atEvent), int64(now)))
+	c.done = true
+	return result
+}
+
+// CommitterKnown is rk_committer_known.
+func CommitterKnown(committer *Committer, known *Known) (result Result) {
+	c := call{first: (*object)(committer)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 40
+	atKnown := fixed + 0
+	result = Result(c.core.Xrk_committer_known((*object)(committer).address(), int32(atKnown)))
+	c.done = true
+	if result == ResultOK {
+		known.load(&c, atKnown)
+	}
+	return result
+}
+
+// CommitterValue is rk_committer_value.
+func CommitterValue(committer *Committer, buffer []uint8, theLen *uint) (result Result) {
+	c := call{first: (*object)(committer)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 8
 	atBuffer := c.allocateMany(len(buffer), 1, 1)
-	atLen := fixed + 24
+	atLen := fixed + 0
 	{
 		b := c.bytes(atLen, 4)
 		endian.PutUint32(b[0:], uint32(*theLen))
 	}
-	result = Result(c.core.Xrk_value_text(int32(atValue), int32(atBuffer), int32(len(buffer)), int32(atLen)))
+	result = Result(c.core.Xrk_committer_value((*object)(committer).address(), int32(atBuffer), int32(len(buffer)), int32(atLen)))
 	c.done = true
 	{
 		b := c.bytes(atLen, 4)
@@ -3026,28 +2273,781 @@ func ValueText(value *Value, buffer []byte, theLen *uint) (result Result) {
 	return result
 }
 
-// ABIVersion is rk_abi_version.
-func ABIVersion() (result uint32) {
-	c := call{}
-	if c.enter(&coreCalls) != ResultOK {
+// CommitterFinished is rk_committer_finished.
+func CommitterFinished(committer *Committer, finished []Finished, values []Value, bytes []uint8, n *uint) (result Result) {
+	c := call{first: (*object)(committer)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
-	defer c.leave(new(Result))
-	number := uint32(c.core.Xrk_abi_version())
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 8
+	atFinished := c.allocateMany(len(finished), 80, 8)
+	atValues := c.allocateMany(len(values), 24, 8)
+	atBytes := c.allocateMany(len(bytes), 1, 1)
+	atN := fixed + 0
+	{
+		b := c.bytes(atN, 4)
+		endian.PutUint32(b[0:], uint32(*n))
+	}
+	result = Result(c.core.Xrk_committer_finished((*object)(committer).address(), int32(atFinished), int32(len(finished)), int32(atValues), int32(len(values)), int32(atBytes), int32(len(bytes)), int32(atN)))
 	c.done = true
-	return number
+	{
+		b := c.bytes(atN, 4)
+		*n = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		for i := range finished[:min(len(finished), int(*n))] {
+			finished[i].load(&c, atFinished+uint32(i)*80)
+		}
+	}
+	if result == ResultOK {
+		for i := range values[:len(values)] {
+			values[i].load(&c, atValues+uint32(i)*24)
+		}
+	}
+	if result == ResultOK {
+		copy(bytes, c.bytes(atBytes, len(bytes)))
+	}
+	return result
 }
 
-// ResultName is rk_result_name.
-func ResultName(theResult uint32) (result string) {
-	c := call{}
-	if c.enter(&coreCalls) != ResultOK {
+// CommitterSubmitEdit is rk_committer_submit_edit.
+func CommitterSubmitEdit(committer *Committer, edit *Edit, deadline uint64, ticket *uint64, theError *Error) (result Result) {
+	c := call{first: (*object)(committer)}
+	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
 	}
-	defer c.leave(new(Result))
-	at := c.core.Xrk_result_name(int32(theResult))
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 656
+	var atEdit uint32
+	if edit != nil {
+		atEdit = fixed + 0
+		edit.store(&c, atEdit)
+	}
+	atTicket := fixed + 88
+	{
+		b := c.bytes(atTicket, 8)
+		endian.PutUint64(b[0:], uint64(*ticket))
+	}
+	atError := fixed + 96
+	c.grow()
+	result = Result(c.core.Xrk_committer_submit_edit((*object)(committer).address(), int32(atEdit), int64(deadline), int32(atTicket), int32(atError)))
 	c.done = true
-	return c.text(uint32(at))
+	{
+		b := c.bytes(atTicket, 8)
+		*ticket = endian.Uint64(b[0:])
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// LeakTrackerNew is rk_leak_tracker_new.
+func LeakTrackerNew(passes uint8, interval uint64, keepsLeaks bool, tracker **LeakTracker, theError *Error) (result Result) {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 568
+	atTracker := fixed + 0
+	atError := fixed + 8
+	result = Result(c.core.Xrk_leak_tracker_new(int32(passes), int64(interval), number(keepsLeaks), int32(atTracker), int32(atError)))
+	c.done = true
+	if result == ResultOK {
+		*tracker = (*LeakTracker)(c.object(atTracker))
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// RepairPassNew is rk_repair_pass_new.
+func RepairPassNew(tracker *LeakTracker, pass **RepairPass) (result Result) {
+	c := call{first: (*object)(tracker)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 8
+	atPass := fixed + 0
+	result = Result(c.core.Xrk_repair_pass_new((*object)(tracker).address(), int32(atPass)))
+	c.done = true
+	if result == ResultOK {
+		*pass = (*RepairPass)(c.object(atPass))
+	}
+	return result
+}
+
+// RepairPassAudit is rk_repair_pass_audit.
+func RepairPassAudit(pass *RepairPass, ipaddresses bool, now *int64, audit **Audit, theError *Error) (result Result) {
+	c := call{first: (*object)(pass)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 576
+	var atNow uint32
+	if now != nil {
+		atNow = fixed + 0
+		endian.PutUint64(c.bytes(atNow, 8), uint64(*now))
+	}
+	atAudit := fixed + 8
+	atError := fixed + 16
+	result = Result(c.core.Xrk_repair_pass_audit((*object)(pass).address(), number(ipaddresses), int32(atNow), int32(atAudit), int32(atError)))
+	c.done = true
+	if result == ResultOK {
+		*audit = (*Audit)(c.object(atAudit))
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// RepairPassFinish is rk_repair_pass_finish.
+func RepairPassFinish(pass *RepairPass, audit *Audit, report **Report, theError *Error) (result Result) {
+	c := call{first: (*object)(pass), second: (*object)(audit)}
+	if result = c.together(); result != ResultOK {
+		theError.Message = "the audit is not the one of this pass"
+		return result
+	}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 568
+	atReport := fixed + 0
+	atError := fixed + 8
+	result = Result(c.core.Xrk_repair_pass_finish((*object)(pass).address(), (*object)(audit).address(), int32(atReport), int32(atError)))
+	c.done = true
+	if result == ResultOK {
+		*report = (*Report)(c.object(atReport))
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// IndexNew is rk_index_new.
+func IndexNew(seed uint64, index **Index) (result Result) {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 8
+	atIndex := fixed + 0
+	result = Result(c.core.Xrk_index_new(int64(seed), int32(atIndex)))
+	c.done = true
+	if result == ResultOK {
+		*index = (*Index)(c.object(atIndex))
+	}
+	return result
+}
+
+// IndexInsertCIDR is rk_index_insert_cidr.
+func IndexInsertCIDR(index *Index, cidr *ServiceCIDR, added *bool) (result Result) {
+	c := call{first: (*object)(index)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 40
+	var atCIDR uint32
+	if cidr != nil {
+		atCIDR = fixed + 0
+		cidr.store(&c, atCIDR)
+	}
+	atAdded := fixed + 32
+	{
+		b := c.bytes(atAdded, 1)
+		putBool(b[0:], *added)
+	}
+	c.grow()
+	result = Result(c.core.Xrk_index_insert_cidr((*object)(index).address(), int32(atCIDR), int32(atAdded)))
+	c.done = true
+	{
+		b := c.bytes(atAdded, 1)
+		*added = b[0] != 0
+	}
+	return result
+}
+
+// IndexRemoveCIDR is rk_index_remove_cidr.
+func IndexRemoveCIDR(index *Index, cidr *ServiceCIDR, removed *bool) (result Result) {
+	c := call{first: (*object)(index)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 40
+	var atCIDR uint32
+	if cidr != nil {
+		atCIDR = fixed + 0
+		cidr.store(&c, atCIDR)
+	}
+	atRemoved := fixed + 32
+	{
+		b := c.bytes(atRemoved, 1)
+		putBool(b[0:], *removed)
+	}
+	result = Result(c.core.Xrk_index_remove_cidr((*object)(index).address(), int32(atCIDR), int32(atRemoved)))
+	c.done = true
+	{
+		b := c.bytes(atRemoved, 1)
+		*removed = b[0] != 0
+	}
+	return result
+}
+
+// IndexUsage is rk_index_usage.
+func IndexUsage(index *Index, cidr *ServiceCIDR, used *uint64, free *uint64) (result Result) {
+	c := call{first: (*object)(index)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 48
+	var atCIDR uint32
+	if cidr != nil {
+		atCIDR = fixed + 0
+		cidr.store(&c, atCIDR)
+	}
+	atUsed := fixed + 32
+	{
+		b := c.bytes(atUsed, 8)
+		endian.PutUint64(b[0:], uint64(*used))
+	}
+	atFree := fixed + 40
+	{
+		b := c.bytes(atFree, 8)
+		endian.PutUint64(b[0:], uint64(*free))
+	}
+	result = Result(c.core.Xrk_index_usage((*object)(index).address(), int32(atCIDR), int32(atUsed), int32(atFree)))
+	c.done = true
+	{
+		b := c.bytes(atFree, 8)
+		*free = endian.Uint64(b[0:])
+	}
+	{
+		b := c.bytes(atUsed, 8)
+		*used = endian.Uint64(b[0:])
+	}
+	return result
+}
+
+// IndexIsTaken is rk_index_is_taken.
+func IndexIsTaken(index *Index, value *Value, isTaken *bool) (result Result) {
+	c := call{first: (*object)(index)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 32
+	var atValue uint32
+	if value != nil {
+		atValue = fixed + 0
+		value.store(&c, atValue)
+	}
+	atIsTaken := fixed + 24
+	{
+		b := c.bytes(atIsTaken, 1)
+		putBool(b[0:], *isTaken)
+	}
+	result = Result(c.core.Xrk_index_is_taken((*object)(index).address(), int32(atValue), int32(atIsTaken)))
+	c.done = true
+	{
+		b := c.bytes(atIsTaken, 1)
+		*isTaken = b[0] != 0
+	}
+	return result
+}
+
+// IndexReserve is rk_index_reserve.
+func IndexReserve(index *Index, cidrs []ServiceCIDR, until uint64, reservation *Reservation) (result Result) {
+	c := call{first: (*object)(index)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 32
+	atCIDRs := c.allocateMany(len(cidrs), 32, 8)
+	for i := range cidrs {
+		cidrs[i].store(&c, atCIDRs+uint32(i)*32)
+	}
+	atReservation := fixed + 0
+	c.grow()
+	result = Result(c.core.Xrk_index_reserve((*object)(index).address(), int32(atCIDRs), int32(len(cidrs)), int64(until), int32(atReservation)))
+	c.done = true
+	if result == ResultOK {
+		reservation.load(&c, atReservation)
+	}
+	return result
+}
+
+// IndexReserveAddress is rk_index_reserve_address.
+func IndexReserveAddress(index *Index, value *Value, until uint64, reservation *Reservation) (result Result) {
+	c := call{first: (*object)(index)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 56
+	var atValue uint32
+	if value != nil {
+		atValue = fixed + 0
+		value.store(&c, atValue)
+	}
+	atReservation := fixed + 24
+	c.grow()
+	result = Result(c.core.Xrk_index_reserve_address((*object)(index).address(), int32(atValue), int64(until), int32(atReservation)))
+	c.done = true
+	if result == ResultOK {
+		reservation.load(&c, atReservation)
+	}
+	return result
+}
+
+// IndexConfirm is rk_index_confirm.
+func IndexConfirm(index *Index, reservation *Reservation, revision uint64) (result Result) {
+	c := call{first: (*object)(index)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 32
+	var atReservation uint32
+	if reservation != nil {
+		atReservation = fixed + 0
+		reservation.store(&c, atReservation)
+	}
+	c.grow()
+	result = Result(c.core.Xrk_index_confirm((*object)(index).address(), int32(atReservation), int64(revision)))
+	c.done = true
+	return result
+}
+
+// IndexCreated is rk_index_created.
+func IndexCreated(index *Index, address *Value, revision uint64) (result Result) {
+	c := call{first: (*object)(index)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 24
+	var atAddress uint32
+	if address != nil {
+		atAddress = fixed + 0
+		address.store(&c, atAddress)
+	}
+	c.grow()
+	result = Result(c.core.Xrk_index_created((*object)(index).address(), int32(atAddress), int64(revision)))
+	c.done = true
+	return result
+}
+
+// IndexAbort is rk_index_abort.
+func IndexAbort(index *Index, reservation *Reservation) (result Result) {
+	c := call{first: (*object)(index)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 32
+	var atReservation uint32
+	if reservation != nil {
+		atReservation = fixed + 0
+		reservation.store(&c, atReservation)
+	}
+	result = Result(c.core.Xrk_index_abort((*object)(index).address(), int32(atReservation)))
+	c.done = true
+	return result
+}
+
+// IndexAlreadyExists is rk_index_already_exists.
+func IndexAlreadyExists(index *Index, reservation *Reservation) (result Result) {
+	c := call{first: (*object)(index)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 32
+	var atReservation uint32
+	if reservation != nil {
+		atReservation = fixed + 0
+		reservation.store(&c, atReservation)
+	}
+	result = Result(c.core.Xrk_index_already_exists((*object)(index).address(), int32(atReservation)))
+	c.done = true
+	return result
+}
+
+// IndexExpire is rk_index_expire.
+func IndexExpire(index *Index, now uint64, expired *uint) (result Result) {
+	c := call{first: (*object)(index)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 8
+	atExpired := fixed + 0
+	{
+		b := c.bytes(atExpired, 4)
+		endian.PutUint32(b[0:], uint32(*expired))
+	}
+	result = Result(c.core.Xrk_index_expire((*object)(index).address(), int64(now), int32(atExpired)))
+	c.done = true
+	{
+		b := c.bytes(atExpired, 4)
+		*expired = uint(endian.Uint32(b[0:]))
+	}
+	return result
+}
+
+// IndexAdded is rk_index_added.
+func IndexAdded(index *Index, value *Value, revision uint64) (result Result) {
+	c := call{first: (*object)(index)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 24
+	var atValue uint32
+	if value != nil {
+		atValue = fixed + 0
+		value.store(&c, atValue)
+	}
+	c.grow()
+	result = Result(c.core.Xrk_index_added((*object)(index).address(), int32(atValue), int64(revision)))
+	c.done = true
+	return result
+}
+
+// IndexRemoved is rk_index_removed.
+func IndexRemoved(index *Index, value *Value, revision uint64) (result Result) {
+	c := call{first: (*object)(index)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 24
+	var atValue uint32
+	if value != nil {
+		atValue = fixed + 0
+		value.store(&c, atValue)
+	}
+	result = Result(c.core.Xrk_index_removed((*object)(index).address(), int32(atValue), int64(revision)))
+	c.done = true
+	return result
+}
+
+// IndexReplace is rk_index_replace.
+func IndexReplace(index *Index, values []Value, revision uint64, changes *IndexChanges) (result Result) {
+	c := call{first: (*object)(index)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 32
+	atValues := c.allocateMany(len(values), 24, 8)
+	for i := range values {
+		values[i].store(&c, atValues+uint32(i)*24)
+	}
+	atChanges := fixed + 0
+	c.grow()
+	result = Result(c.core.Xrk_index_replace((*object)(index).address(), int32(atValues), int32(len(values)), int64(revision), int32(atChanges)))
+	c.done = true
+	if result == ResultOK {
+		changes.load(&c, atChanges)
+	}
+	return result
+}
+
+// BootstrapNew is rk_bootstrap_new.
+func BootstrapNew(config string, bootstrap **Bootstrap, theError *Error) (result Result) {
+	c := call{}
+	if result = c.enter(&bootstrapCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 568
+	atConfig := c.putText(config)
+	atBootstrap := fixed + 0
+	atError := fixed + 8
+	result = Result(c.bootstrap.Xrk_bootstrap_new(int32(atConfig), int32(len(config)), int32(atBootstrap), int32(atError)))
+	c.done = true
+	if result == ResultOK {
+		*bootstrap = (*Bootstrap)(c.object(atBootstrap))
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// BootstrapPoll is rk_bootstrap_poll.
+func BootstrapPoll(bootstrap *Bootstrap, now uint64, buffer []byte, theLen *uint) (result Result) {
+	c := call{first: (*object)(bootstrap)}
+	if result = c.enter(&bootstrapCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 8
+	atBuffer := c.allocateMany(len(buffer), 1, 1)
+	atLen := fixed + 0
+	{
+		b := c.bytes(atLen, 4)
+		endian.PutUint32(b[0:], uint32(*theLen))
+	}
+	result = Result(c.bootstrap.Xrk_bootstrap_poll((*object)(bootstrap).address(), int64(now), int32(atBuffer), int32(len(buffer)), int32(atLen)))
+	c.done = true
+	{
+		b := c.bytes(atLen, 4)
+		*theLen = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		copy(buffer, c.bytes(atBuffer, min(len(buffer), int(*theLen))))
+	}
+	return result
+}
+
+// BootstrapAnswered is rk_bootstrap_answered.
+func BootstrapAnswered(bootstrap *Bootstrap, now uint64, iD uint64, answer string, theError *Error) (result Result) {
+	c := call{first: (*object)(bootstrap)}
+	if result = c.enter(&bootstrapCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 560
+	atAnswer := c.putText(answer)
+	atError := fixed + 0
+	result = Result(c.bootstrap.Xrk_bootstrap_answered((*object)(bootstrap).address(), int64(now), int64(iD), int32(atAnswer), int32(len(answer)), int32(atError)))
+	c.done = true
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// BootstrapWatched is rk_bootstrap_watched.
+func BootstrapWatched(bootstrap *Bootstrap, now uint64, event string, theError *Error) (result Result) {
+	c := call{first: (*object)(bootstrap)}
+	if result = c.enter(&bootstrapCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 560
+	atEvent := c.putText(event)
+	atError := fixed + 0
+	result = Result(c.bootstrap.Xrk_bootstrap_watched((*object)(bootstrap).address(), int64(now), int32(atEvent), int32(len(event)), int32(atError)))
+	c.done = true
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// BootstrapStop is rk_bootstrap_stop.
+func BootstrapStop(bootstrap *Bootstrap, now uint64) (result Result) {
+	c := call{first: (*object)(bootstrap)}
+	if result = c.enter(&bootstrapCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	result = Result(c.bootstrap.Xrk_bootstrap_stop((*object)(bootstrap).address(), int64(now)))
+	c.done = true
+	return result
+}
+
+// BootstrapPlan is rk_bootstrap_plan.
+func BootstrapPlan(question string, buffer []byte, theLen *uint, theError *Error) (result Result) {
+	c := call{}
+	if result = c.enter(&bootstrapCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 568
+	atQuestion := c.putText(question)
+	atBuffer := c.allocateMany(len(buffer), 1, 1)
+	atLen := fixed + 0
+	{
+		b := c.bytes(atLen, 4)
+		endian.PutUint32(b[0:], uint32(*theLen))
+	}
+	atError := fixed + 8
+	result = Result(c.bootstrap.Xrk_bootstrap_plan(int32(atQuestion), int32(len(question)), int32(atBuffer), int32(len(buffer)), int32(atLen), int32(atError)))
+	c.done = true
+	{
+		b := c.bytes(atLen, 4)
+		*theLen = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		copy(buffer, c.bytes(atBuffer, min(len(buffer), int(*theLen))))
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// AllocatorFree is rk_allocator_free.
+func AllocatorFree(allocator *Allocator) {
+	(*object)(allocator).close(func(in *instance, at int32) { in.core.Xrk_allocator_free(at) })
+}
+
+// AllocatorClose is rk_allocator_close.
+func AllocatorClose(allocator *Allocator) (result Result) {
+	return (*object)(allocator).close(func(in *instance, at int32) {
+		in.core.Xrk_allocator_close(at)
+		in.core.Xrk_allocator_free(at)
+	})
+}
+
+// RangeAllocationFree is rk_range_allocation_free.
+func RangeAllocationFree(theObject *RangeAllocation) {
+	(*object)(theObject).close(func(in *instance, at int32) { in.core.Xrk_range_allocation_free(at) })
+}
+
+// RangeAllocationClose is rk_range_allocation_close.
+func RangeAllocationClose(theObject *RangeAllocation) (result Result) {
+	return (*object)(theObject).close(func(in *instance, at int32) {
+		in.core.Xrk_range_allocation_close(at)
+		in.core.Xrk_range_allocation_free(at)
+	})
+}
+
+// LeakCountersFree is rk_leak_counters_free.
+func LeakCountersFree(counters *LeakCounters) {
+	(*object)(counters).close(func(in *instance, at int32) { in.core.Xrk_leak_counters_free(at) })
+}
+
+// LeakCountersClose is rk_leak_counters_close.
+func LeakCountersClose(counters *LeakCounters) (result Result) {
+	return (*object)(counters).close(func(in *instance, at int32) {
+		in.core.Xrk_leak_counters_close(at)
+		in.core.Xrk_leak_counters_free(at)
+	})
+}
+
+// AuditFree is rk_audit_free.
+func AuditFree(audit *Audit) {
+	(*object)(audit).close(func(in *instance, at int32) { in.core.Xrk_audit_free(at) })
+}
+
+// AuditClose is rk_audit_close.
+func AuditClose(audit *Audit) (result Result) {
+	return (*object)(audit).close(func(in *instance, at int32) {
+		in.core.Xrk_audit_close(at)
+		in.core.Xrk_audit_free(at)
+	})
+}
+
+// ReportFree is rk_report_free.
+func ReportFree(report *Report) {
+	(*object)(report).close(func(in *instance, at int32) { in.core.Xrk_report_free(at) })
+}
+
+// ReportClose is rk_report_close.
+func ReportClose(report *Report) (result Result) {
+	return (*object)(report).close(func(in *instance, at int32) {
+		in.core.Xrk_report_close(at)
+		in.core.Xrk_report_free(at)
+	})
+}
+
+// CommitterFree is rk_committer_free.
+func CommitterFree(committer *Committer) {
+	(*object)(committer).close(func(in *instance, at int32) { in.core.Xrk_committer_free(at) })
+}
+
+// CommitterClose is rk_committer_close.
+func CommitterClose(committer *Committer) (result Result) {
+	return (*object)(committer).close(func(in *instance, at int32) {
+		in.core.Xrk_committer_close(at)
+		in.core.Xrk_committer_free(at)
+	})
+}
+
+// LeakTrackerFree is rk_leak_tracker_free.
+func LeakTrackerFree(tracker *LeakTracker) {
+	(*object)(tracker).close(func(in *instance, at int32) { in.core.Xrk_leak_tracker_free(at) })
+}
+
+// LeakTrackerClose is rk_leak_tracker_close.
+func LeakTrackerClose(tracker *LeakTracker) (result Result) {
+	return (*object)(tracker).close(func(in *instance, at int32) {
+		in.core.Xrk_leak_tracker_close(at)
+		in.core.Xrk_leak_tracker_free(at)
+	})
+}
+
+// RepairPassFree is rk_repair_pass_free.
+func RepairPassFree(pass *RepairPass) {
+	(*object)(pass).close(func(in *instance, at int32) { in.core.Xrk_repair_pass_free(at) })
+}
+
+// RepairPassClose is rk_repair_pass_close.
+func RepairPassClose(pass *RepairPass) (result Result) {
+	return (*object)(pass).close(func(in *instance, at int32) {
+		in.core.Xrk_repair_pass_close(at)
+		in.core.Xrk_repair_pass_free(at)
+	})
+}
+
+// IndexFree is rk_index_free.
+func IndexFree(index *Index) {
+	(*object)(index).close(func(in *instance, at int32) { in.core.Xrk_index_free(at) })
+}
+
+// IndexClose is rk_index_close.
+func IndexClose(index *Index) (result Result) {
+	return (*object)(index).close(func(in *instance, at int32) {
+		in.core.Xrk_index_close(at)
+		in.core.Xrk_index_free(at)
+	})
+}
+
+// BootstrapFree is rk_bootstrap_free.
+func BootstrapFree(bootstrap *Bootstrap) {
+	(*object)(bootstrap).close(func(in *instance, at int32) { in.bootstrap.Xrk_bootstrap_free(at) })
+}
+
+// BootstrapClose is rk_bootstrap_close.
+func BootstrapClose(bootstrap *Bootstrap) (result Result) {
+	return (*object)(bootstrap).close(func(in *instance, at int32) {
+		in.bootstrap.Xrk_bootstrap_close(at)
+		in.bootstrap.Xrk_bootstrap_free(at)
+	})
 }
 
 // ExchangeRange is rk_exchange_range.

@@ -153,8 +153,8 @@ func TestNoMemory(t *testing.T) {
 	}
 }
 
-// What an object has grown to is no other object's: not that of one that comes after it in its instance, nor of those that it shares one
-// with once it is closed.
+// What an object has grown to is no other object's: not that of one that comes after it in its instance, nor of those
+// that it shares one with once it is closed.
 func TestLargeInstances(t *testing.T) {
 	var details Error
 	old := newAllocator(t, "10.0.0.0/12")
@@ -429,7 +429,8 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// No call of the tests goes deep into the stack: this one has the most frames. What lies below is 0 as long as nothing was there.
+// No call of the tests goes deep into the stack: this one has the most frames. What lies below is 0 as long as nothing
+// was there.
 func TestStack(t *testing.T) {
 	nested := func(n int) string {
 		return `{"kind":"RangeAllocation","apiVersion":"v1","a":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `}`

@@ -4,9 +4,70 @@ package rk
 
 // The constants of the C library.
 const (
+	HeaderABIVersion                       = 0
+	VersionMajor                           = 0
+	VersionMinor                           = 1
+	VersionPatch                           = 0
+	ErrorMessageCapacity                   = 512
+	RangeTextCapacity                      = 48
+	SameText                               = 4294967295
+	NoRange                                = 4294967295
+	NoObject                               = 18446744073709551615
+	ResultOK                        Result = 0
+	ResultNullPointer               Result = 1
+	ResultBufferTooSmall            Result = 2
+	ResultInvalidArgument           Result = 3
+	ResultInvalidUTF8               Result = 4
+	ResultPanic                     Result = 5
+	ResultPoisoned                  Result = 6
+	ResultClosed                    Result = 7
+	ResultFull                      Result = 16
+	ResultAlreadyAllocated          Result = 17
+	ResultNotInRange                Result = 18
+	ResultMismatchedRange           Result = 19
+	ResultBitsPastRange             Result = 20
+	ResultInvalidRange              Result = 21
+	ResultSameKind                  Result = 22
+	ResultInvalidObject             Result = 32
+	ResultEncrypted                 Result = 33
+	ResultInvalidBatch              Result = 34
+	ResultNotInitialised            Result = 48
+	ResultRefused                   Result = 49
+	ResultDeadlineExceeded          Result = 50
+	ResultCancelled                 Result = 51
+	ResultStaleList                 Result = 52
+	ResultNoServices                Result = 53
+	ResultNoSwap                    Result = 54
+	ResultUnreadable                Result = 55
+	ResultRangeInUse                Result = 56
+	ResultServicesWritten           Result = 57
+	ResultInvalidJSON               Result = 64
+	ResultInvalidConfig             Result = 65
+	DetailNone                             = 0
+	DetailByte                             = 1
+	DetailBits                             = 2
+	DetailRequest                          = 3
+	DetailBitmap                           = 4
+	BitmapServiceIPs                       = 0
+	BitmapSecondaryServiceIPs              = 1
+	BitmapServiceNodePorts                 = 2
+	ValueKindAny                           = 0
+	ValueKindPort                          = 1
+	ValueKindIPv4                          = 4
+	ValueKindIPv6                          = 6
+	ValueKindText                          = 7
+	ValueKindNone                          = 8
+	RangeKindCIDR                          = 1201
+	RangeKindPorts                         = 1202
 	StrategyContiguous                     = 1001
 	StrategyRandomScan                     = 1002
 	StrategyDynamicBandFirst               = 1003
+	FormProtobuf                           = 1
+	FormJSON                               = 2
+	ProtocolTCP                            = 0
+	ProtocolUDP                            = 1
+	ProtocolSCTP                           = 2
+	ProtocolText                           = 16
 	PresenceMissing                        = 0
 	PresenceUninitialised                  = 1
 	PresenceInitialised                    = 2
@@ -15,12 +76,66 @@ const (
 	ClusterIPRecordsBitmaps                = 1
 	ClusterIPRecordsObjects                = 2
 	ClusterIPRecordsBoth                   = 3
-	BitmapServiceIPs                       = 0
-	BitmapSecondaryServiceIPs              = 1
-	BitmapServiceNodePorts                 = 2
-	ReplaceIfUnused                        = 1101
-	ReplaceOnce                            = 1102
-	ReplaceAlways                          = 1103
+	SubjectKindService                     = 0
+	SubjectKindIPAddress                   = 1
+	SubjectKindServiceCIDR                 = 2
+	SubjectKindRange                       = 3
+	RemedyRepair                           = 0
+	RemedyAPIServer                        = 1
+	RemedyOwner                            = 2
+	SeverityNone                           = 0
+	SeverityBreaksTraffic                  = 1
+	SeverityDuplicateRisk                  = 2
+	SeverityWasted                         = 3
+	SeverityExhausted                      = 4
+	BandStatic                             = 0
+	BandDynamic                            = 1
+	ReasonClusterIPNotValid                = 1
+	ReasonClusterIPNotAllocated            = 2
+	ReasonClusterIPAlreadyAllocated        = 3
+	ReasonClusterIPOutOfRange              = 4
+	ReasonServiceCIDRFull                  = 5
+	ReasonIPAddressNotAllocated            = 6
+	ReasonIPAddressWrongReference          = 7
+	ReasonPortNotAllocated                 = 8
+	ReasonPortAlreadyAllocated             = 9
+	ReasonPortOutOfRange                   = 10
+	ReasonBitmapDisagrees                  = 11
+	ReasonIPAddressWithoutParent           = 12
+	ReasonIPAddressNotCanonical            = 13
+	ReasonClusterIPNotCanonical            = 14
+	ReasonRangeFull                        = 15
+	ReasonRangeNearlyFull                  = 16
+	ValuesSet                              = 1301
+	ValuesClear                            = 1302
+	ValuesLeaked                           = 1303
+	ValuesDuplicates                       = 1304
+	ValuesStored                           = 1305
+	ValuesInUse                            = 1306
+	ValuesNext                             = 1307
+	RecordBitmap                           = 0
+	RecordStale                            = 1
+	RecordIPAddresses                      = 2
+	RecordUnseen                           = 3
+	RepairDone                             = 0
+	RepairChosen                           = 1
+	RepairFailed                           = 2
+	ParentNoService                        = 0
+	ParentMissing                          = 1
+	ParentOther                            = 2
+	ParentUses                             = 3
+	ParentSelf                             = 4
+	IPAddressKeep                          = 0
+	IPAddressWait                          = 1
+	IPAddressNoService                     = 2
+	IPAddressWrongReference                = 3
+	IPAddressLeaked                        = 4
+	ClusterIPKeep                          = 0
+	ClusterIPWait                          = 1
+	ClusterIPCreate                        = 2
+	ClusterIPReshape                       = 3
+	ClusterIPReplace                       = 4
+	ClusterIPTaken                         = 5
 	OperationAllocate                      = 1
 	OperationRelease                       = 2
 	OperationRead                          = 3
@@ -58,6 +173,9 @@ const (
 	WitnessKeep                            = 0
 	WitnessPut                             = 1
 	WitnessDelete                          = 2
+	ReplaceIfUnused                        = 1101
+	ReplaceOnce                            = 1102
+	ReplaceAlways                          = 1103
 	EditChange                             = 1401
 	EditForce                              = 1402
 	EditPlan                               = 1403
@@ -70,138 +188,7 @@ const (
 	FateUnused                             = 5
 	FateReallocated                        = 6
 	FateUnsure                             = 7
-	ErrorMessageCapacity                   = 512
-	DetailNone                             = 0
-	DetailByte                             = 1
-	DetailBits                             = 2
-	DetailRequest                          = 3
-	DetailBitmap                           = 4
-	NoRange                                = 4294967295
-	SubjectKindService                     = 0
-	SubjectKindIPAddress                   = 1
-	SubjectKindServiceCIDR                 = 2
-	SubjectKindRange                       = 3
-	RemedyRepair                           = 0
-	RemedyAPIServer                        = 1
-	RemedyOwner                            = 2
-	SeverityNone                           = 0
-	SeverityBreaksTraffic                  = 1
-	SeverityDuplicateRisk                  = 2
-	SeverityWasted                         = 3
-	SeverityExhausted                      = 4
-	BandStatic                             = 0
-	BandDynamic                            = 1
-	OwnerNoService                         = 0
-	OwnerMissing                           = 1
-	OwnerOther                             = 2
-	OwnerUses                              = 3
-	OwnerSelf                              = 4
-	IPAddressKeep                          = 0
-	IPAddressWait                          = 1
-	IPAddressNoService                     = 2
-	IPAddressWrongReference                = 3
-	IPAddressLeaked                        = 4
-	ClusterIPKeep                          = 0
-	ClusterIPWait                          = 1
-	ClusterIPCreate                        = 2
-	ClusterIPReshape                       = 3
-	ClusterIPReplace                       = 4
-	ClusterIPTaken                         = 5
-	RangeKindCIDR                          = 1201
-	RangeKindPorts                         = 1202
-	RangeTextCapacity                      = 48
-	FormProtobuf                           = 1
-	FormJSON                               = 2
-	ValuesSet                              = 1301
-	ValuesClear                            = 1302
-	ValuesLeaked                           = 1303
-	ValuesDuplicates                       = 1304
-	ValuesStored                           = 1305
-	ValuesInUse                            = 1306
-	ValuesNext                             = 1307
-	NoObject                               = 18446744073709551615
-	RecordBitmap                           = 0
-	RecordStale                            = 1
-	RecordIPAddresses                      = 2
-	RecordUnseen                           = 3
-	RepairDone                             = 0
-	RepairChosen                           = 1
-	RepairFailed                           = 2
-	SameText                               = 4294967295
-	ProtocolTCP                            = 0
-	ProtocolUDP                            = 1
-	ProtocolSCTP                           = 2
-	ProtocolText                           = 16
-	ValueKindAny                           = 0
-	ValueKindPort                          = 1
-	ValueKindIPv4                          = 4
-	ValueKindIPv6                          = 6
-	ValueKindText                          = 7
-	ValueKindNone                          = 8
-	HeaderABIVersion                       = 0
-	VersionMajor                           = 0
-	VersionMinor                           = 1
-	VersionPatch                           = 0
-	ResultOK                        Result = 0
-	ResultNullPointer               Result = 1
-	ResultBufferTooSmall            Result = 2
-	ResultInvalidArgument           Result = 3
-	ResultInvalidUTF8               Result = 4
-	ResultPanic                     Result = 5
-	ResultPoisoned                  Result = 6
-	ResultClosed                    Result = 7
-	ResultFull                      Result = 16
-	ResultAlreadyAllocated          Result = 17
-	ResultNotInRange                Result = 18
-	ResultMismatchedRange           Result = 19
-	ResultBitsPastRange             Result = 20
-	ResultInvalidRange              Result = 21
-	ResultSameKind                  Result = 22
-	ResultInvalidObject             Result = 32
-	ResultEncrypted                 Result = 33
-	ResultInvalidBatch              Result = 34
-	ResultNotInitialised            Result = 48
-	ResultRefused                   Result = 49
-	ResultDeadlineExceeded          Result = 50
-	ResultCancelled                 Result = 51
-	ResultStaleList                 Result = 52
-	ResultNoServices                Result = 53
-	ResultNoSwap                    Result = 54
-	ResultUnreadable                Result = 55
-	ResultRangeInUse                Result = 56
-	ResultServicesWritten           Result = 57
-	ResultInvalidJSON               Result = 64
-	ResultInvalidConfig             Result = 65
-	ReasonClusterIPNotValid                = 1
-	ReasonClusterIPNotAllocated            = 2
-	ReasonClusterIPAlreadyAllocated        = 3
-	ReasonClusterIPOutOfRange              = 4
-	ReasonServiceCIDRFull                  = 5
-	ReasonIPAddressNotAllocated            = 6
-	ReasonIPAddressWrongReference          = 7
-	ReasonPortNotAllocated                 = 8
-	ReasonPortAlreadyAllocated             = 9
-	ReasonPortOutOfRange                   = 10
-	ReasonBitmapDisagrees                  = 11
-	ReasonIPAddressWithoutParent           = 12
-	ReasonIPAddressNotCanonical            = 13
-	ReasonClusterIPNotCanonical            = 14
-	ReasonRangeFull                        = 15
-	ReasonRangeNearlyFull                  = 16
 )
-
-// Value is rk_value.
-type Value struct {
-	High uint64
-	Low  uint64
-	Kind uint32
-}
-
-// Range is rk_range.
-type Range struct {
-	First  Value
-	Extent uint32
-}
 
 // BitsPastRange is rk_bits_past_range.
 type BitsPastRange struct {
@@ -224,6 +211,40 @@ type Error struct {
 	Message    string
 }
 
+// Value is rk_value.
+type Value struct {
+	High uint64
+	Low  uint64
+	Kind uint32
+}
+
+// Range is rk_range.
+type Range struct {
+	First  Value
+	Extent uint32
+}
+
+// RangeDescription is rk_range_description.
+type RangeDescription struct {
+	Size       uint32
+	StaticBand uint32
+	Text       string
+	_          [2]uint64
+}
+
+// ServiceCIDR is rk_service_cidr.
+type ServiceCIDR struct {
+	Network Value
+	Prefix  uint32
+}
+
+// ServiceCIDRDescription is rk_service_cidr_description.
+type ServiceCIDRDescription struct {
+	Size       uint64
+	StaticBand uint32
+	_          [2]uint64
+}
+
 // Batch is rk_batch.
 type Batch struct {
 	Words []uint32
@@ -231,8 +252,8 @@ type Batch struct {
 	Count uint
 }
 
-// IPAddresses is rk_ip_addresses.
-type IPAddresses struct {
+// Services is rk_services.
+type Services struct {
 	Batch Batch
 }
 
@@ -241,9 +262,116 @@ type ServiceNames struct {
 	Batch Batch
 }
 
-// Services is rk_services.
-type Services struct {
+// Claim is rk_claim.
+type Claim struct {
+	Value   Value
+	Service uint64
+	Text    uint64
+	TextLen uint64
+	_       [2]uint64
+}
+
+// IPAddresses is rk_ip_addresses.
+type IPAddresses struct {
 	Batch Batch
+}
+
+// FoundValue is rk_found_value: one member has a meaning.
+type FoundValue struct {
+	Address Value
+	Port    int32
+}
+
+// Finding is rk_finding.
+type Finding struct {
+	Reason      uint32
+	SubjectKind uint32
+	Subject     uint64
+	Range       uint32
+	Remedy      uint32
+	Stays       bool
+	ValueKind   uint32
+	Value       FoundValue
+	_           [2]uint64
+}
+
+// OffsetState is rk_offset_state.
+type OffsetState struct {
+	Band      uint32
+	Stored    bool
+	InUse     bool
+	Duplicate bool
+	Next      bool
+	_         [2]uint64
+}
+
+// Cell is rk_cell.
+type Cell struct {
+	First     uint64
+	Len       uint64
+	InUse     uint64
+	Leaked    uint64
+	Lost      uint64
+	Duplicate uint64
+	_         [2]uint64
+}
+
+// Leak is rk_leak.
+type Leak struct {
+	Value    Value
+	Range    uint32
+	Object   uint64
+	Remedy   uint32
+	Severity uint32
+	Stays    bool
+	_        [2]uint64
+}
+
+// Claimant is rk_claimant.
+type Claimant struct {
+	Service uint64
+	Keeps   bool
+	Tied    bool
+	_       [2]uint64
+}
+
+// ObjectRepair is rk_object_repair.
+type ObjectRepair struct {
+	Address Value
+	Removed uint64
+	Service uint64
+	_       [2]uint64
+}
+
+// Run is rk_run.
+type Run struct {
+	First Value
+	Last  Value
+	Len   uint64
+}
+
+// RangeReport is rk_range_report.
+type RangeReport struct {
+	Record     uint32
+	StaticBand uint32
+	Size       uint64
+	Stored     uint64
+	InUse      uint64
+	Leaked     uint64
+	Next       uint64
+	Set        uint64
+	Clear      uint64
+	Duplicates uint64
+	Dropped    uint64
+	_          [2]uint64
+}
+
+// AddressObject is rk_address_object.
+type AddressObject struct {
+	Managed  bool
+	Labelled bool
+	Parent   uint32
+	_        [2]uint64
 }
 
 // Allocate is rk_allocate.
@@ -272,16 +400,59 @@ type Operation struct {
 	Data     OperationData
 }
 
-// StepWait is rk_step_wait.
-type StepWait struct {
-	Until uint64
-}
-
 // KeyState is rk_key_state.
 type KeyState struct {
 	ModRevision    uint64
 	Version        uint64
 	CreateRevision uint64
+}
+
+// Key is rk_key.
+type Key struct {
+	State KeyState
+	Value []uint8
+}
+
+// Header is rk_header.
+type Header struct {
+	ClusterID uint64
+	Revision  uint64
+	RaftTerm  uint64
+}
+
+// Current is rk_current.
+type Current struct {
+	Header Header
+	Key    Key
+}
+
+// Refused is rk_refused.
+type Refused struct {
+	Reason string
+}
+
+// Watched is rk_watched.
+type Watched struct {
+	Changes []Key
+}
+
+// EventData is rk_event_data: the member that is not nil.
+type EventData struct {
+	Held    *Header
+	Current *Current
+	Refused *Refused
+	Watched *Watched
+}
+
+// Event is rk_event.
+type Event struct {
+	Kind uint32
+	Data EventData
+}
+
+// StepWait is rk_step_wait.
+type StepWait struct {
+	Until uint64
 }
 
 // StepSwap is rk_step_swap.
@@ -329,59 +500,6 @@ type StepData struct {
 type Step struct {
 	Kind uint32
 	Data StepData
-}
-
-// Header is rk_header.
-type Header struct {
-	ClusterID uint64
-	Revision  uint64
-	RaftTerm  uint64
-}
-
-// Key is rk_key.
-type Key struct {
-	State KeyState
-	Value []uint8
-}
-
-// Current is rk_current.
-type Current struct {
-	Header Header
-	Key    Key
-}
-
-// Refused is rk_refused.
-type Refused struct {
-	Reason string
-}
-
-// Watched is rk_watched.
-type Watched struct {
-	Changes []Key
-}
-
-// EventData is rk_event_data: the member that is not nil.
-type EventData struct {
-	Held    *Header
-	Current *Current
-	Refused *Refused
-	Watched *Watched
-}
-
-// Event is rk_event.
-type Event struct {
-	Kind uint32
-	Data EventData
-}
-
-// Known is rk_known.
-type Known struct {
-	Revision    uint64
-	Used        uint32
-	Initialised bool
-	Store       uint32
-	Restores    uint32
-	_           [2]uint64
 }
 
 // Allocated is rk_allocated.
@@ -456,6 +574,16 @@ type Finished struct {
 	Data    OutcomeData
 }
 
+// Known is rk_known.
+type Known struct {
+	Revision    uint64
+	Used        uint32
+	Initialised bool
+	Store       uint32
+	Restores    uint32
+	_           [2]uint64
+}
+
 // Edit is rk_edit.
 type Edit struct {
 	Kind   uint32
@@ -469,12 +597,6 @@ type Edit struct {
 	_      [4]uint64
 }
 
-// ServiceCIDR is rk_service_cidr.
-type ServiceCIDR struct {
-	Network Value
-	Prefix  uint32
-}
-
 // Reservation is rk_reservation.
 type Reservation struct {
 	Address Value
@@ -485,127 +607,5 @@ type Reservation struct {
 type IndexChanges struct {
 	Added   uint64
 	Removed uint64
-	_       [2]uint64
-}
-
-// AddressObject is rk_address_object.
-type AddressObject struct {
-	Managed  bool
-	Labelled bool
-	Owner    uint32
-	_        [2]uint64
-}
-
-// RangeDescription is rk_range_description.
-type RangeDescription struct {
-	Size       uint32
-	StaticBand uint32
-	Text       string
-	_          [2]uint64
-}
-
-// FoundValue is rk_found_value: one member has a meaning.
-type FoundValue struct {
-	Address Value
-	Port    int32
-}
-
-// Finding is rk_finding.
-type Finding struct {
-	Reason      uint32
-	SubjectKind uint32
-	Subject     uint64
-	Range       uint32
-	Remedy      uint32
-	Stays       bool
-	ValueKind   uint32
-	Value       FoundValue
-	_           [2]uint64
-}
-
-// Claimant is rk_claimant.
-type Claimant struct {
-	Service uint64
-	Keeps   bool
-	Tied    bool
-	_       [2]uint64
-}
-
-// ObjectRepair is rk_object_repair.
-type ObjectRepair struct {
-	Address Value
-	Removed uint64
-	Service uint64
-	_       [2]uint64
-}
-
-// Leak is rk_leak.
-type Leak struct {
-	Value    Value
-	Range    uint32
-	Object   uint64
-	Remedy   uint32
-	Severity uint32
-	Stays    bool
-	_        [2]uint64
-}
-
-// RangeReport is rk_range_report.
-type RangeReport struct {
-	Record     uint32
-	StaticBand uint32
-	Size       uint64
-	Stored     uint64
-	InUse      uint64
-	Leaked     uint64
-	Next       uint64
-	Set        uint64
-	Clear      uint64
-	Duplicates uint64
-	Dropped    uint64
-	_          [2]uint64
-}
-
-// Run is rk_run.
-type Run struct {
-	First Value
-	Last  Value
-	Len   uint64
-}
-
-// OffsetState is rk_offset_state.
-type OffsetState struct {
-	Band      uint32
-	Stored    bool
-	InUse     bool
-	Duplicate bool
-	Next      bool
-	_         [2]uint64
-}
-
-// Cell is rk_cell.
-type Cell struct {
-	First     uint64
-	Len       uint64
-	InUse     uint64
-	Leaked    uint64
-	Lost      uint64
-	Duplicate uint64
-	_         [2]uint64
-}
-
-// ServiceCIDRDescription is rk_service_cidr_description.
-type ServiceCIDRDescription struct {
-	Size       uint64
-	StaticBand uint32
-	_          [2]uint64
-}
-
-// Claim is rk_claim.
-type Claim struct {
-	Value   Value
-	Service uint64
-	Text    uint64
-	TextLen uint64
 	_       [2]uint64
 }

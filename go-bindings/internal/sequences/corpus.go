@@ -13,8 +13,8 @@ import (
 	"github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// corpora are the fuzz targets, each with what plays one of its inputs. An input of a target that reads operations is here the
-// choices of a sequence, for the operations are encoded for Rust.
+// corpora are the fuzz targets, each with what plays one of its inputs. An input of a target that reads operations is
+// here the choices of a sequence, for the operations are encoded for Rust.
 var corpora = map[string]func(s *sequence, input []byte){
 	"address":                   text,
 	"allocator":                 choices(allocations),

@@ -1,11 +1,13 @@
-// Command sequences plays random sequences of operations, or the inputs of fuzz targets, and prints a digest of the answers of each,
-// one per line. Two programs that differ only in their back end print the same: the tests compare them.
+// Command sequences plays random sequences of operations, or the inputs of fuzz targets, and prints a digest of the
+// answers of each, one per line. Two programs that differ only in their back end print the same: the tests compare
+// them.
 //
 //	go run ./internal/sequences FIRST NUMBER [FILE...]
 //	go run ./internal/sequences corpora FOLDER
 //
-// A line with a sequence that differs is found out with NUMBER 1, or a folder with the one input, and the environment variable
-// SEQUENCES_LOG=1, which prints the answers. The files are stored RangeAllocations, which some sequences decode, whole or damaged.
+// A line with a sequence that differs is found out with NUMBER 1, or a folder with the one input, and the environment
+// variable SEQUENCES_LOG=1, which prints the answers. The files are stored RangeAllocations, which some sequences
+// decode, whole or damaged.
 package main
 
 import (

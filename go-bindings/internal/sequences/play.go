@@ -211,9 +211,9 @@ func (s *sequence) someText() string {
 }
 
 func audits(s *sequence) {
-	create := rangekeeper.NewPasses
+	create := rangekeeper.NewLeakTracker
 	if s.IntN(3) == 0 {
-		create = rangekeeper.NewPassesKeepingLeaks
+		create = rangekeeper.NewLeakTrackerKeepingLeaks
 	}
 	passes, err := create(uint8(1+s.IntN(3)), time.Minute)
 	s.answer("passes", err)
@@ -223,7 +223,7 @@ func audits(s *sequence) {
 	}
 }
 
-func (s *sequence) audit(passes *rangekeeper.Passes) {
+func (s *sequence) audit(passes *rangekeeper.LeakTracker) {
 	created := time.Unix(1_700_000_000, 0)
 	objects, counts := s.IntN(2) == 0, s.IntN(3) > 0
 	now := created.Add(time.Minute)
@@ -390,7 +390,7 @@ func commits(s *sequence) {
 		for range 1 + s.IntN(6) {
 			step, err := c.Poll(now)
 			for i, finished := range step.Finished {
-				if state, ok := finished.Outcome.(rangekeeper.State); ok {
+				if state, ok := finished.Outcome.(rangekeeper.View); ok {
 					state.Snapshot = []byte(sum(state.Snapshot))
 					step.Finished[i].Outcome = state
 				}
@@ -505,7 +505,7 @@ func parsings(s *sequence) {
 		}
 		text(s, near)
 		s.answer("judge", rangekeeper.JudgeClusterIP(nil), rangekeeper.Reason(s.IntN(14)), rangekeeper.Reason(s.IntN(14)).Severity())
-		verdict, wait := rangekeeper.JudgeIPAddress(s.IntN(2) == 0, rangekeeper.Owner(s.IntN(6)), time.Duration(s.IntN(9)), time.Duration(s.IntN(9)))
+		verdict, wait := rangekeeper.JudgeIPAddress(s.IntN(2) == 0, rangekeeper.Parent(s.IntN(6)), time.Duration(s.IntN(9)), time.Duration(s.IntN(9)))
 		s.answer("judge", verdict, wait)
 	}
 }

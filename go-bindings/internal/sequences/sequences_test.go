@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// The two back ends give equal answers in every sequence: in 200,000, or as many as RANGEKEEPER_SEQUENCES says. With -short there are
-// fewer.
+// The two back ends give equal answers in every sequence: in 200,000, or as many as RANGEKEEPER_SEQUENCES says. With
+// -short there are fewer.
 func TestBackEndsAgree(t *testing.T) {
 	want := fromEnvironment(t, "RANGEKEEPER_SEQUENCES", 200_000)
 	if testing.Short() {
@@ -30,14 +30,14 @@ func TestBackEndsAgree(t *testing.T) {
 	}
 }
 
-// The two back ends give equal answers to the inputs of fuzz targets: to the seeds, and to those that a run of the fuzzer has found,
-// of which there are at least RANGEKEEPER_CORPUS_FLOOR if that is set.
+// The two back ends give equal answers to the inputs of fuzz targets: to the seeds, and to those that a run of the
+// fuzzer has found, of which there are at least RANGEKEEPER_CORPUS_FLOOR if that is set.
 func TestBackEndsAgreeOnCorpora(t *testing.T) {
 	floor := fromEnvironment(t, "RANGEKEEPER_CORPUS_FLOOR", 500)
-	if output, err := exec.Command("../../../fuzz/seeds.sh").CombinedOutput(); err != nil {
-		t.Fatalf("fuzz/seeds.sh: %v\n%s", err, output)
+	if output, err := exec.Command("../../../testing/fuzz/seeds.sh").CombinedOutput(); err != nil {
+		t.Fatalf("testing/fuzz/seeds.sh: %v\n%s", err, output)
 	}
-	number, distinct := compare(t, "corpora", "../../../fuzz/corpus")
+	number, distinct := compare(t, "corpora", "../../../testing/fuzz/corpus")
 	t.Logf("%d inputs have equal answers in both back ends; %d have answers of their own", number, distinct)
 	if number < floor || distinct < floor/2 {
 		t.Errorf("%d inputs with %d different answers, want %d", number, distinct, floor)
@@ -103,7 +103,7 @@ func digests(program, tag string, arguments []string) ([]byte, error) {
 // storedValues unpacks the values that kube-apiservers stored.
 func storedValues(t *testing.T) []string {
 	t.Helper()
-	packed, err := filepath.Glob("../../../testdata/kube-*/*.bin.gz")
+	packed, err := filepath.Glob("../../../testing/testdata/kube-*/*.bin.gz")
 	if err != nil || len(packed) == 0 {
 		t.Fatal("no stored values in testdata", err)
 	}

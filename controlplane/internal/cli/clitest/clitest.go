@@ -26,7 +26,8 @@ func (c Command) Output(t *testing.T, args ...string) (code int, stdout, stderr 
 	return code, out.String(), errs.String()
 }
 
-// OK runs a command line that must end with exit code 0 and without output on stderr, and returns the lines of its output.
+// OK runs a command line that must end with exit code 0 and without output on stderr, and returns the lines of its
+// output.
 func (c Command) OK(t *testing.T, args ...string) []string {
 	t.Helper()
 	code, stdout, stderr := c.Output(t, args...)
@@ -107,8 +108,8 @@ func (c Command) OnTerminal(t *testing.T, width uint16, args ...string) (code in
 	return code, strings.ReplaceAll(<-read, "\r\n", "\n")
 }
 
-// FitsTerminal reads the help of the program and of all its commands on a terminal of that width. It returns their names; cobra's
-// own commands are not among them.
+// FitsTerminal reads the help of the program and of all its commands on a terminal of that width. It returns their
+// names; cobra's own commands are not among them.
 func (c Command) FitsTerminal(t *testing.T, width uint16) (names []string) {
 	t.Helper()
 	_, list, _ := strings.Cut(strings.Join(c.OK(t, "--help"), "\n"), "\nAvailable Commands:\n")

@@ -20,7 +20,8 @@ import (
 type Connection struct {
 	options      clusterstate.ConnectOptions
 	passwordFile string
-	// Elsewhere reports whether the command line names another store; nil for never. ETCDCTL_ENDPOINTS does not count then.
+	// Elsewhere reports whether the command line names another store; nil for never. ETCDCTL_ENDPOINTS does not count
+	// then.
 	Elsewhere func() bool
 	stdin     *os.File
 	stderr    io.Writer
@@ -65,6 +66,14 @@ func (o *Connection) AddFlags(c *cobra.Command, endpointsUsage string) {
 	})
 	c.MarkFlagFilename("password-file")
 	usage.CompleteNothing(c, "endpoints", "user", "password", "dial-timeout")
+}
+
+// AddPrefix adds --prefix, that of all keys of the cluster. It is not empty: nobody would know whether that means the
+// default or the root.
+func AddPrefix(c *cobra.Command, prefix *string) {
+	c.Flags().StringVar(prefix, "prefix", clusterstate.DefaultPrefix, "kube-apiserver's --etcd-prefix")
+	usage.NotEmpty(c, "prefix")
+	usage.CompleteNothing(c, "prefix")
 }
 
 // readEnvironment sets the flags that are not there from etcdctl's variables, if a running etcd is named.

@@ -1,4 +1,5 @@
-// Package plugin is the program kubectl-rangekeeper, kubectl's plugin: rangekeeper without the commands and the store that run servers.
+// Package plugin is the program kubectl-rangekeeper, kubectl's plugin: rangekeeper without the commands and the store
+// that run servers.
 package plugin
 
 import (
@@ -18,8 +19,8 @@ that run control planes`,
 	StoreHelp: `; the program rangekeeper can keep it in a directory as well`,
 }
 
-// Arguments returns those of a command from the words that the process was started with. kubectl completes the words of a plugin by a program kubectl_complete-NAME, which is a
-// symbolic link to this one.
+// Arguments returns those of a command from the words that the process was started with. kubectl completes the words of
+// a plugin by a program kubectl_complete-NAME, which is a symbolic link to this one.
 func Arguments(words []string) []string {
 	if strings.HasPrefix(filepath.Base(words[0]), "kubectl_complete-") {
 		return append([]string{cobra.ShellCompRequestCmd}, words[1:]...)

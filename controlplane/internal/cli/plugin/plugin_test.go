@@ -21,7 +21,7 @@ const maxSize = 25_000_000
 
 // large are packages that would add megabytes: servers, all API groups, a second SQLite.
 var large = []string{
-	"go.etcd.io/etcd/server/", "k8s.io/client-go/kubernetes", "k8s.io/cli-runtime/", "k8s.io/kubernetes/", "modernc.org/",
+	"go.etcd.io/etcd/server/", "k8s.io/client-go/kubernetes", "k8s.io/client-go/gentype", "k8s.io/cli-runtime/", "k8s.io/kubernetes/", "modernc.org/",
 	"github.com/prometheus/",
 }
 

@@ -33,7 +33,8 @@ import (
 )
 
 const (
-	// etcdWait is how long the controller waits for etcd when it starts, as kube-apiserver does; etcdPause is between two attempts.
+	// etcdWait is how long the controller waits for etcd when it starts, as kube-apiserver does; etcdPause is between
+	// two attempts.
 	etcdWait  = time.Minute
 	etcdPause = time.Second
 )
@@ -122,7 +123,7 @@ out of the endpoints.`,
 	}
 	o.connection.AddFlags(c, "etcd of the cluster: URLs")
 	f := c.Flags()
-	f.StringVar(&o.prefix, "prefix", clusterstate.DefaultPrefix, "kube-apiserver's --etcd-prefix")
+	etcdflags.AddPrefix(c, &o.prefix)
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "how the API server is reached; without it as a Pod of the cluster")
 	f.StringVar(&o.advertiseAddress, "advertise-address", "", "address of the API server in the endpoints (default: that of the interface with the default route, of the IP family of the first range)")
 	f.Uint16Var(&o.securePort, "secure-port", 6443, "port of the API server")
@@ -140,7 +141,7 @@ out of the endpoints.`,
 	usage.Required(c, "service-cluster-ip-range")
 	usage.Required(c, "service-node-port-range")
 	c.MarkFlagFilename("kubeconfig")
-	usage.CompleteNothing(c, "prefix", "advertise-address", "secure-port", "service-cluster-ip-range", "service-node-port-range",
+	usage.CompleteNothing(c, "advertise-address", "secure-port", "service-cluster-ip-range", "service-node-port-range",
 		"kubernetes-service-node-port", "apiserver-count", "healthz-bind-address")
 	c.RegisterFlagCompletionFunc("replace-range", cobra.FixedCompletions(rangeNames, cobra.ShellCompDirectiveNoFileComp))
 	c.RegisterFlagCompletionFunc("logging-format", cobra.FixedCompletions([]string{logText, logJSON}, cobra.ShellCompDirectiveNoFileComp))
@@ -256,7 +257,8 @@ func hostAddress(of rangekeeper.Range) (net.IP, error) {
 	return utilnet.ResolveBindAddress(any)
 }
 
-// awaitEtcd connects to etcd, which may start later than this program on the same machine: kube-apiserver waits for it, too.
+// awaitEtcd connects to etcd, which may start later than this program on the same machine: kube-apiserver waits for it,
+// too.
 func (o *controllerFlags) awaitEtcd(ctx context.Context, log *slog.Logger) (*clientv3.Client, error) {
 	for began, isLogged := time.Now(), false; ; isLogged = true {
 		client, err := o.connection.Connect(ctx)

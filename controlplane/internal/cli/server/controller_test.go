@@ -354,7 +354,8 @@ func TestControllerKeepsRanges(t *testing.T) {
 	}
 }
 
-// TestControllerWithOtherServiceCIDR runs beside a server whose ranges are in a ServiceCIDR, with a range that is another one.
+// TestControllerWithOtherServiceCIDR runs beside a server whose ranges are in a ServiceCIDR, with a range that is
+// another one.
 func TestControllerWithOtherServiceCIDR(t *testing.T) {
 	etcd := etcdtest.Start(t, "")
 	s := apiservertest.Start(t, apiservertest.Config{

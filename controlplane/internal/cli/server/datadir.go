@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
-	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/ranges"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 )
 
@@ -25,7 +25,7 @@ type dataDir struct {
 	etcd    *embedded.Etcd
 }
 
-func addDataDir(c *cobra.Command) cli.LocalStore {
+func addDataDir(c *cobra.Command) ranges.Local {
 	d := &dataDir{command: c}
 	c.Flags().StringVar(&d.dir, "data-dir", "", "without --endpoints: directory of the data of the etcd in this process (default: rangekeeper below $XDG_DATA_HOME or ~/.local/share)")
 	usage.Exclusive(c, "endpoints", "data-dir")

@@ -8,7 +8,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
 
-// The exit codes, as README.md lists them.
+// The exit codes, as docs/commands.md lists them.
 const (
 	exitOK          = 0
 	exitFound       = 1

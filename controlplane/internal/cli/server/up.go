@@ -14,12 +14,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
-	"github.com/rangekeeper/rangekeeper/controlplane/kubernetes"
 	"github.com/rangekeeper/rangekeeper/controlplane/localcluster"
+	"github.com/rangekeeper/rangekeeper/controlplane/releases"
 )
 
 // upVersions are the releases of Kubernetes that there is a server of, the default first.
-var upVersions = kubernetes.Releases()
+var upVersions = releases.All()
 
 // upServer is the name of a server's program, without the release at its end.
 const upServer = "kube-apiserver-rangekeeper-"

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rangekeeper/rangekeeper/controlplane/kubernetes"
+	"github.com/rangekeeper/rangekeeper/controlplane/releases"
 )
 
 // TestUsageErrors makes each kind of wrong usage of what only this program has.
@@ -41,7 +41,7 @@ func TestCompletion(t *testing.T) {
 	for _, c := range []struct{ line, want []string }{
 		{[]string{"controller", "--endpoint-reconciler-type", ""}, []string{"lease", "master-count", "none"}},
 		{[]string{"up", ""}, nil},
-		{[]string{"up", "--kubernetes-version", ""}, kubernetes.Releases()},
+		{[]string{"up", "--kubernetes-version", ""}, releases.All()},
 		{[]string{"up", "--endpoint-reconciler-type", ""}, []string{"lease", "master-count", "none"}},
 		{[]string{"up", "--servers", ""}, nil},
 	} {

@@ -89,8 +89,8 @@ func ShowHelp(c *cobra.Command, args []string) error {
 	return of.Help()
 }
 
-// AddRule adds a check of a command's flags and arguments, which makes no I/O. It comes before cobra's own checks, which
-// serve the completion of flags.
+// AddRule adds a check of a command's flags and arguments, which makes no I/O. It comes before cobra's own checks,
+// which serve the completion of flags.
 func AddRule(c *cobra.Command, rule func(args []string) error) {
 	before := c.PreRunE
 	c.PreRunE = func(c *cobra.Command, args []string) error {

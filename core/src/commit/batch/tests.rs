@@ -2,7 +2,7 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::super::config::Replace;
-use super::super::operation::Listed;
+use super::super::operation::ServiceList;
 use super::super::testing::*;
 use super::*;
 use crate::allocator::{AllocateError, BatchError, Strategy};
@@ -60,7 +60,7 @@ fn the_witness_is_put_with_values_and_deleted_where_the_range_is_created() {
 fn an_object_that_cannot_be_read_fails_all_and_is_not_written() {
     let base = base(state(3), b"something else");
     let mut memory = Memory::new();
-    let repair = repair(30, &[1], &[], Listed::Elsewhere);
+    let repair = repair(30, &[1], &[], ServiceList::Elsewhere);
     let batch = plan(&base, &mut memory, [next(), Operation::Create, Operation::Read, repair]);
     assert_eq!(batch.entries.len(), 4);
     for Entry { planned, .. } in &batch.entries {
@@ -82,8 +82,8 @@ fn reused_memory_holds_nothing_of_an_earlier_batch() {
 #[test]
 fn a_write_of_a_service_drops_the_clears_that_its_list_guards_and_no_others() {
     let base = base(state(3), &stored([1, 2, 3]));
-    let guarded = repair(10, &[7], &[1, 2], Listed::Guarding(40));
-    let other = repair(10, &[], &[3], Listed::At(40));
+    let guarded = repair(10, &[7], &[1, 2], ServiceList::Guarding(40));
+    let other = repair(10, &[], &[3], ServiceList::At(40));
     let mut batch = plan(&base, &mut Memory::new(), [guarded, other]);
     assert!(batch.lost_list(state(3)));
     assert!(!batch.lost_list(state(4)), "the key has changed");

@@ -79,7 +79,7 @@ fn lookups_agree_with_a_full_log() {
         let most = [4, 30, 300, 4000][number as usize % 4];
         let (mut history, mut log, mut head) = (Changes::default(), Log::default(), 1 + random.below(1000));
         let restart = |history: &mut Changes, log: &mut Log, head: u64| {
-            history.restart(Guard { mod_revision: head, version: 1, create_revision: head });
+            history.restart(KeyState { mod_revision: head, version: 1, create_revision: head });
             (log.states, log.begin) = (Vec::new(), head);
         };
         restart(&mut history, &mut log, head);
@@ -107,7 +107,7 @@ fn lookups_agree_with_a_full_log() {
             let offsets: BTreeSet<u32> = (0..count).map(|_| random.below(4000) as u32).collect();
             done += offsets.len().max(1);
             log.states.push((head, offsets.iter().copied().collect()));
-            history.advance(Guard { mod_revision: head, ..history.head() }, offsets);
+            history.advance(KeyState { mod_revision: head, ..history.head() }, offsets);
             if random.below(20) != 0 {
                 continue;
             }
@@ -143,8 +143,8 @@ fn lookups_agree_with_a_full_log() {
     assert!(forgotten > 2000 && wrapped > 1000 && foreign > 5, "the test bites too little");
 }
 
-/// A pass has read the store before, and lists Services of the restored one, which has reached the revision of that read and
-/// returned a view of it.
+/// A pass has read the store before, and lists Services of the restored one, which has reached the revision of that
+/// read and returned a view of it.
 #[test]
 fn a_pass_of_the_store_before_is_not_accepted_though_this_store_has_a_view_of_its_revision() {
     let mut changes = unchanged_since(state(1));

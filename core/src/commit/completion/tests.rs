@@ -38,9 +38,9 @@ impl Parts {
         Batch::plan(base, operations, context, &mut Memory::new(), &mut Xoshiro256PlusPlus::seed_from_u64(1))
     }
 
-    fn ended(&mut self) -> Vec<(Owner, Outcome<PortRange>)> {
+    fn ended(&mut self) -> Vec<(Submitter, Outcome<PortRange>)> {
         let finished = self.queue.take_finished().into_iter();
-        finished.map(|Finished { ticket, outcome }| (Owner::Caller(ticket), outcome)).collect()
+        finished.map(|Finished { ticket, outcome }| (Submitter::Caller(ticket), outcome)).collect()
     }
 
     fn waiting(&mut self) -> Vec<Pending<PortRange>> {
@@ -76,31 +76,31 @@ fn an_allocation_whose_answer_comes_late_is_released_and_tried_again() {
     assert_eq!(parts.ended(), [(caller(1), Outcome::Released { freed: true })], "a release is never late");
     assert!(!parts.protection.is_handed_out(5));
     let waiting = parts.waiting();
-    let operations: Vec<_> = waiting.iter().map(|one| (one.owner, one.operation.clone())).collect();
-    assert_eq!(operations, [(caller(0), take(5)), (Owner::Own, release(5, 31))]);
+    let operations: Vec<_> = waiting.iter().map(|one| (one.submitter, one.operation.clone())).collect();
+    assert_eq!(operations, [(caller(0), take(5)), (Submitter::Own, release(5, 31))]);
     assert!(waiting[0].was_unknown, "it may find its own value in use");
 }
 
 #[test]
 fn a_value_that_nobody_waits_for_any_more_is_released() {
     let mut parts = parts();
-    let batch = parts.batch(vec![Pending { owner: Owner::Nobody, ..pending(0, take(5)) }]);
+    let batch = parts.batch(vec![Pending { submitter: Submitter::Nobody, ..pending(0, take(5)) }]);
     parts.written(batch, Duration::ZERO);
     assert!(parts.ended().is_empty() && !parts.protection.is_handed_out(5));
     let waiting = parts.waiting();
-    assert_eq!((waiting.len(), waiting[0].owner, &waiting[0].operation), (1, Owner::Own, &release(5, 31)));
+    assert_eq!((waiting.len(), waiting[0].submitter, &waiting[0].operation), (1, Submitter::Own, &release(5, 31)));
 }
 
 #[test]
 fn operations_come_back_in_their_order_and_an_unknown_outcome_stays_with_them() {
     for is_unknown in [false, true] {
         let mut parts = parts();
-        let nobody = Pending { owner: Owner::Nobody, ..pending(1, take(6)) };
+        let nobody = Pending { submitter: Submitter::Nobody, ..pending(1, take(6)) };
         let batch = parts.batch(vec![pending(0, take(5)), nobody, pending(2, Operation::Read)]);
         parts.queue.push(pending(3, Operation::Create));
         put_back(batch, is_unknown, &mut parts.queue);
         let waiting = parts.waiting();
-        assert_eq!(waiting.iter().map(|one| one.owner).collect::<Vec<_>>(), [0, 2, 3].map(caller));
+        assert_eq!(waiting.iter().map(|one| one.submitter).collect::<Vec<_>>(), [0, 2, 3].map(caller));
         let unknown_on = waiting.iter().map(|one| one.unknown_on).collect::<Vec<_>>();
         assert_eq!(unknown_on, [is_unknown.then_some(state(3)), None, None], "a read changes nothing");
         assert_eq!(waiting.iter().map(|one| one.is_retry).collect::<Vec<_>>(), [true, true, false]);
@@ -111,7 +111,7 @@ fn operations_come_back_in_their_order_and_an_unknown_outcome_stays_with_them() 
 fn a_conflict_drops_clears_only_if_it_was_over_services() {
     for (key, is_over_key, cleared) in [(state(4), true, 1), (state(3), false, 0)] {
         let mut parts = parts();
-        let batch = parts.batch(vec![pending(0, repair(30, &[], &[1], Listed::Guarding(40)))]);
+        let batch = parts.batch(vec![pending(0, repair(30, &[], &[1], ServiceList::Guarding(40)))]);
         assert_eq!(conflict(batch, key, &mut parts.queue), is_over_key);
         let waiting = parts.waiting();
         let Operation::Repair(diff) = &waiting[0].operation else { panic!("{waiting:?}") };
@@ -146,8 +146,8 @@ fn a_recreated_range_gets_back_what_was_handed_out() {
         parts.protection.recreated();
         restore_lost(&parts.history, &mut parts.protection, &mut parts.queue);
         let waiting = parts.waiting();
-        assert_eq!((waiting.len(), waiting[0].owner), (1, Owner::Own));
-        assert_eq!(waiting[0].operation, repair(30, &[5], &[], Listed::Elsewhere));
+        assert_eq!((waiting.len(), waiting[0].submitter), (1, Submitter::Own));
+        assert_eq!(waiting[0].operation, repair(30, &[5], &[], ServiceList::Elsewhere));
     }
     let unknown = History::new(range(), Strategy::Contiguous, Limits::default());
     parts.protection.recreated();

@@ -18,11 +18,11 @@ fn known() -> Known {
 }
 
 impl Known {
-    fn read(&mut self, revision: u64, key: Option<(Guard, &[u32])>) -> (bool, Adopted) {
+    fn read(&mut self, revision: u64, key: Option<(KeyState, &[u32])>) -> (bool, Adopted) {
         read(&mut self.history, &mut self.protection, revision, key)
     }
 
-    fn watch(&mut self, state: Guard, used: &[u32], is_asking: bool) -> bool {
+    fn watch(&mut self, state: KeyState, used: &[u32], is_asking: bool) -> bool {
         watch(&mut self.history, &mut self.protection, state, used, is_asking)
     }
 
@@ -95,7 +95,7 @@ fn a_recreated_key_gets_back_what_was_handed_out() {
     let mut known = known();
     known.protection.take_lost(&bitmap([1]));
     known.protection.hand_out(7);
-    let recreated = Guard { mod_revision: 50, version: 1, create_revision: 50 };
+    let recreated = KeyState { mod_revision: 50, version: 1, create_revision: 50 };
     assert_eq!(known.read(50, Some((recreated, &[2]))), (true, Adopted::Foreign));
     assert_eq!(known.changed_since(49), None, "the key may have held anything in between");
     assert_eq!(known.protection.take_lost(&bitmap([2])), Some(bitmap([7])));
@@ -113,7 +113,7 @@ fn a_write_of_ours_is_the_new_base() {
 
 #[test]
 fn a_key_that_contradicts_what_is_known_is_of_another_store() {
-    let guard = |mod_revision, version| Guard { mod_revision, version, create_revision: 10 };
+    let guard = |mod_revision, version| KeyState { mod_revision, version, create_revision: 10 };
     for (key, used, is_same) in [
         (state(3), [1], true),
         (state(3), [2], false),

@@ -7,7 +7,7 @@ use super::super::base::{Base, Content};
 use super::super::config::Replace;
 use super::super::edit::{Edit, EditKind, Fate};
 use super::super::limits::Limits;
-use super::super::operation::Listed;
+use super::super::operation::ServiceList;
 use super::super::testing::*;
 use super::*;
 use crate::ports::PortRange;
@@ -59,7 +59,7 @@ fn used(planning: &Planning) -> BTreeSet<u32> {
 #[test]
 fn picks_leave_the_values_that_the_same_allocation_names() {
     let (base, changes) = (base(state(3), &stored([1])), unchanged_since(state(1)));
-    let wanted = [Request::Next, Request::This(port(0)), Request::Next];
+    let wanted = [Request::Any, Request::Named(port(0)), Request::Any];
     let (outcomes, planning) = evaluate(&base, &changes, &protection(), [Operation::Allocate(wanted.into())]);
     assert_eq!(outcomes, [allocated(&[2, 0, 3])], "in the order of the requests");
     assert_eq!(used(&planning), [0, 1, 2, 3].into());
@@ -68,7 +68,7 @@ fn picks_leave_the_values_that_the_same_allocation_names() {
 #[test]
 fn an_allocation_that_fails_takes_nothing() {
     let (base, changes) = (base(state(3), &stored([7])), unchanged_since(state(1)));
-    let failing = [Request::This(port(5)), Request::Next, Request::This(port(7))];
+    let failing = [Request::Named(port(5)), Request::Any, Request::Named(port(7))];
     let operations = [Operation::Allocate(failing.into()), take(5), next()];
     let (outcomes, planning) = evaluate(&base, &changes, &protection(), operations);
     let source = AllocateError::AlreadyAllocated { value: port(7) };
@@ -80,7 +80,7 @@ fn an_allocation_that_fails_takes_nothing() {
 #[test]
 fn an_allocation_that_finds_too_few_values_returns_its_picks() {
     let (base, changes) = (base(state(3), &stored(1..SIZE)), unchanged_since(state(1)));
-    let operations = [Operation::Allocate(vec![Request::Next; 2]), next()];
+    let operations = [Operation::Allocate(vec![Request::Any; 2]), next()];
     let (outcomes, planning) = evaluate(&base, &changes, &protection(), operations);
     let failure = Failure::Allocate(BatchError::Full { index: 1, source: Full { range: range() } });
     assert_eq!(outcomes, [Outcome::Failed(failure), allocated(&[0])]);
@@ -126,7 +126,7 @@ fn a_repair_leaves_what_changed_after_its_read_or_was_handed_out() {
     changes.advance(state(2), [2, 5]);
     let mut protection = protection();
     protection.hand_out(3);
-    let diff = |read| repair(read, &[4, 5], &[1, 2, 3], Listed::Elsewhere);
+    let diff = |read| repair(read, &[4, 5], &[1, 2, 3], ServiceList::Elsewhere);
     let ports = |offsets: &[u32]| offsets.iter().copied().map(port).collect();
     let repaired = |set: &[u32], cleared: &[u32], changed| {
         [Outcome::Repaired(Repaired { set: ports(set), cleared: ports(cleared), changed })]
@@ -144,9 +144,13 @@ fn the_oldest_list_of_services_guards_the_clears_of_a_batch() {
     let clear = |offset, listed| repair(10, &[], &[offset], listed);
     let guard =
         |operations: Vec<_>| evaluate(&base, &changes, &protection(), operations).1.effect.services_unchanged_since;
-    assert_eq!(guard(vec![clear(1, Listed::Guarding(41)), clear(2, Listed::Guarding(40))]), Some(40));
-    assert_eq!(guard(vec![clear(1, Listed::Guarding(41)), clear(9, Listed::Guarding(40))]), Some(41), "9 is clear");
-    assert_eq!(guard(vec![clear(1, Listed::At(41))]), None);
+    assert_eq!(guard(vec![clear(1, ServiceList::Guarding(41)), clear(2, ServiceList::Guarding(40))]), Some(40));
+    assert_eq!(
+        guard(vec![clear(1, ServiceList::Guarding(41)), clear(9, ServiceList::Guarding(40))]),
+        Some(41),
+        "9 is clear"
+    );
+    assert_eq!(guard(vec![clear(1, ServiceList::At(41))]), None);
 }
 
 #[test]
@@ -175,7 +179,8 @@ fn edit(set: &[u32], pick: u32, clear: &[u32]) -> Operation<PortRange> {
     }))
 }
 
-/// What an edit frees is allocated by no operation of its batch, and depends with its other changes on the list of Services.
+/// What an edit frees is allocated by no operation of its batch, and depends with its other changes on the list of
+/// Services.
 #[test]
 fn what_an_edit_frees_is_free_after_the_batch() {
     let (base, changes) = (base(state(3), &stored([0, 1, 2])), unchanged_since(state(1)));

@@ -49,6 +49,7 @@ var (
 	comments     = regexp.MustCompile(`(?s)/\*.*?\*/|//[^\n]*`)
 	defines      = regexp.MustCompile(`(?m)^#define (RK_\w+) (\d+)(?:ull)?$`)
 	enumMembers  = regexp.MustCompile(`(?m)^  (RK_\w+) = (\d+),$`)
+	numbers      = regexp.MustCompile(`(?m)^typedef (uint\d+_t) (rk_\w+);$`)
 	opaque       = regexp.MustCompile(`(?m)^typedef struct (rk_\w+) rk_\w+;$`)
 	declarations = regexp.MustCompile(`(?m)^typedef (struct|union) (rk_\w+) \{\n([^}]*)\} rk_\w+;$`)
 	prototypes   = regexp.MustCompile(`(?m)^([\w ]+?[ *]*)(rk_\w+)\(([^)]*)\);$`)
@@ -62,6 +63,11 @@ func parse(text string) (*header, error) {
 		return nil, fmt.Errorf("the header has no part that is written by hand")
 	}
 	text = strings.ReplaceAll(comments.ReplaceAllString(text, ""), "RK_MUST_CHECK ", "")
+	for _, match := range numbers.FindAllStringSubmatch(text, -1) {
+		if match[2] != "rk_result" { // Go has a type of its own for it alone
+			text = regexp.MustCompile(`\b`+match[2]+`\b`).ReplaceAllString(text, match[1])
+		}
+	}
 	h := new(header)
 	for _, match := range append(defines.FindAllStringSubmatch(text, -1), enumMembers.FindAllStringSubmatch(text, -1)...) {
 		h.constants = append(h.constants, constant{match[1], match[2]})

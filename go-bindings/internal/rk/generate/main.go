@@ -1,5 +1,5 @@
-// Command generate writes the Go side of the C ABI from include/rangekeeper.h: the constants and structs, and the functions of
-// both back ends. With -check it only reports whether they are up to date.
+// Command generate writes the Go side of the C ABI from include/rangekeeper.h: the constants and structs, and the
+// functions of both back ends. With -check it only reports whether they are up to date.
 //
 //	go run ./internal/rk/generate ../include/rangekeeper.h ../ffi/exchange.h internal/rk
 package main

@@ -48,7 +48,7 @@ func local(name string) string {
 
 var scalars = map[string]string{
 	"uint8_t": "uint8", "uint32_t": "uint32", "uint64_t": "uint64", "int32_t": "int32", "int64_t": "int64", "bool": "bool",
-	"size_t": "uint", "rk_result": "Result", "rk_reason": "uint32", "char": "byte",
+	"size_t": "uint", "rk_result": "Result", "char": "byte",
 }
 
 // goType returns the Go type of a C type without a pointer.

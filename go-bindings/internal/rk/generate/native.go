@@ -117,16 +117,6 @@ func (h *header) nativeFrom(w *writer, s *structure) {
 	w.line("}\n")
 }
 
-// hasUnion reports whether cgo may not know the alignment of a struct.
-func (h *header) hasUnion(s *structure) bool {
-	for _, f := range s.fields {
-		if inner := h.structure(f.kind); inner != nil && inner.union {
-			return true
-		}
-	}
-	return false
-}
-
 func (h *header) nativeFunction(w *writer, f *function) {
 	w.line("// %s is %s.", exported(f.name), f.name)
 	w.line("%s {", h.signature(f, false))

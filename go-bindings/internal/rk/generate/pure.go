@@ -202,7 +202,8 @@ func (h *header) load(w *writer, s *structure) {
 	w.line("%s\n}\n", body)
 }
 
-// places are the instances for new objects that may be small. Others have one of their own, unless they are made of others.
+// places are the instances for new objects that may be small. Others have one of their own, unless they are made of
+// others.
 var places = map[string]string{
 	"rk_allocator":     "place(bitmapSize(theRange))",
 	"rk_leak_counters": "place(bitmapSize(theRange))",

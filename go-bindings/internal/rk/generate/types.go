@@ -107,7 +107,7 @@ func (h *header) size(kind string) (size, align uint32) {
 	switch kind {
 	case "uint8_t", "bool", "char":
 		return 1, 1
-	case "uint32_t", "int32_t", "size_t", "rk_result", "rk_reason":
+	case "uint32_t", "int32_t", "size_t", "rk_result":
 		return 4, 4
 	case "uint64_t", "int64_t":
 		return 8, 8

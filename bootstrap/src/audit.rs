@@ -1,0 +1,581 @@
+//! What is wrong with the objects of the bootstrap controller, and what repairs it: the judgement of an audit, which is
+//! none of the cluster's servers. It reads a cluster at rest (a snapshot of etcd, on which no server runs) or a running
+//! one.
+//!
+//! A server writes its lease with a time to live, so that its address leaves the endpoints after it has ended. A lease
+//! whose time to live is lost, as by a restore of etcd, keeps the address of a dead server there for ever, and each
+//! connection that goes to it fails (kubernetes#86812). Only a write of the server itself gives it a time to live
+//! again.
+//!
+//! ```
+//! use rangekeeper_bootstrap::audit::{EtcdLease, Observed, ObservedLease, Reason, judge};
+//! use rangekeeper_bootstrap::leases::{Lease, StoredLease, key};
+//! use rangekeeper_bootstrap::request::Request;
+//!
+//! let lease = Lease { address: "192.0.2.10".into(), generation: 7 };
+//! let key = key("/registry/masterleases/", &lease.address);
+//! let stored = StoredLease { key: key.clone(), value: lease.encode(), mod_revision: 7, lease_id: 42 };
+//! let lost = ObservedLease { stored, etcd_lease: EtcdLease::Missing, unchanged: Default::default() };
+//! let verdict = judge(&Observed { leases: Some(vec![lost]), at_rest: true, ..Observed::default() });
+//! assert_eq!(verdict.findings[0].reason, Reason::LeaseNeverExpires);
+//! assert_eq!(verdict.repairs, [Request::DeleteLease { key, mod_revision: 7 }]);
+//! ```
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Endpoints, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use rangekeeper::address::parse_address;
+use rangekeeper::audit::Remedy;
+use rangekeeper::finding::Severity;
+use serde::{Deserialize, Serialize};
+
+use crate::address::is_ipv6;
+use crate::config::{Periods, etcd_prefix, first_address, lease_directory};
+use crate::endpoints::{self, Wanted, has_right_form, listed};
+use crate::leases::{Fault, StoredLease, Survey, check, survey};
+use crate::namespaces::SYSTEM;
+use crate::object::{Change, Kind, NAME, NAMESPACE, Object, ObjectKey};
+use crate::request::Request;
+use crate::slice::{self, SERVICE_LABEL};
+
+/// What was read of a cluster.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Observed {
+    /// Whether no server runs: the data is a snapshot.
+    pub at_rest: bool,
+    /// The prefix of the cluster's keys in etcd.
+    pub etcd_prefix: String,
+    /// The time to live of the servers' leases, or the longest one if they differ. That of kube-apiserver is 15 s.
+    #[serde(rename = "leaseTtlMs", with = "crate::millis")]
+    pub lease_ttl: Duration,
+    /// All keys below `masterleases/`, read after the objects; none if the source does not show them.
+    pub leases: Option<Vec<ObservedLease>>,
+    /// The Service `kubernetes` and its endpoints; none if the source does not show them.
+    pub objects: Option<Box<KubernetesObjects>>,
+    /// The names of all namespaces; none if the source does not show them.
+    pub namespaces: Option<Vec<String>>,
+    /// The primary range of ClusterIPs; none if it is not known.
+    pub service_range: Option<String>,
+}
+
+impl Default for Observed {
+    fn default() -> Self {
+        Self {
+            at_rest: false,
+            etcd_prefix: etcd_prefix(),
+            lease_ttl: Periods::default().lease_ttl,
+            leases: None,
+            objects: None,
+            namespaces: None,
+            service_range: None,
+        }
+    }
+}
+
+/// A lease, and what is known of its time to live.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ObservedLease {
+    /// The key.
+    pub stored: StoredLease,
+    /// Whether etcd has the lease of the key.
+    #[serde(default)]
+    pub etcd_lease: EtcdLease,
+    /// How long it was watched without a write of the key; 0 after one look.
+    #[serde(rename = "unchangedMs", with = "crate::millis", default)]
+    pub unchanged: Duration,
+}
+
+/// Whether etcd has the lease that a key names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum EtcdLease {
+    /// The source does not say so.
+    #[default]
+    Unknown,
+    /// It has none, so that the key stays.
+    Missing,
+    /// It has it.
+    Granted,
+}
+
+/// The Service `kubernetes` and its endpoints.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct KubernetesObjects {
+    /// The Service; none if it does not exist.
+    pub service: Option<Service>,
+    /// The Endpoints; none if they do not exist.
+    pub endpoints: Option<Endpoints>,
+    /// All slices of the namespace `default`. Those of other Services do not matter.
+    pub slices: Vec<EndpointSlice>,
+    /// How long they were watched without a write of Endpoints or slices; 0 after one look.
+    #[serde(rename = "unchangedMs", with = "crate::millis")]
+    pub unchanged: Duration,
+}
+
+/// The kind of a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+#[non_exhaustive]
+pub enum Reason {
+    /// A lease has no time to live, so that its address stays in the endpoints after its server has ended.
+    LeaseNeverExpires,
+    /// The value of a lease cannot be read, or its address cannot be an endpoint: a kube-apiserver that cannot read one
+    /// lease changes the endpoints no more (`pkg/controlplane/reconcilers/lease.go`, `ListLeases`).
+    LeaseNotValid,
+    /// The value of a lease has another address than its key.
+    LeaseMismatch,
+    /// The endpoints have an address for which no server holds a lease, while others do.
+    EndpointWithoutLease,
+    /// A server holds a lease, and its address is not in the endpoints.
+    LeaseWithoutEndpoint,
+    /// Servers hold leases, and there are no Endpoints.
+    EndpointsMissing,
+    /// The Endpoints have more than one subset, or ports that an API server refuses.
+    EndpointsNotValid,
+    /// The EndpointSlice is missing, or does not match the Endpoints. Proxies read the slice.
+    EndpointSliceDiffers,
+    /// A slice of the Service that no server writes. Proxies read it, too.
+    EndpointSliceLeftOver,
+    /// All addresses of the Endpoints are of another IP family than the Service.
+    EndpointsOtherFamily,
+    /// The Service does not exist.
+    KubernetesServiceMissing,
+    /// The Service has another address than the first one of the primary range, for which servers have certificates.
+    KubernetesServiceNotFirst,
+    /// A namespace of every cluster does not exist.
+    NamespaceMissing,
+}
+
+impl Reason {
+    /// All reasons of this release.
+    pub const ALL: [Self; 13] = [
+        Self::LeaseNeverExpires,
+        Self::LeaseNotValid,
+        Self::LeaseMismatch,
+        Self::EndpointWithoutLease,
+        Self::LeaseWithoutEndpoint,
+        Self::EndpointsMissing,
+        Self::EndpointsNotValid,
+        Self::EndpointSliceDiffers,
+        Self::EndpointSliceLeftOver,
+        Self::EndpointsOtherFamily,
+        Self::KubernetesServiceMissing,
+        Self::KubernetesServiceNotFirst,
+        Self::NamespaceMissing,
+    ];
+
+    /// The harm of it: a server that no client reaches is [`Severity::Wasted`], all else breaks traffic.
+    pub fn severity(&self) -> Severity {
+        match self {
+            Self::LeaseWithoutEndpoint => Severity::Wasted,
+            _ => Severity::BreaksTraffic,
+        }
+    }
+}
+
+/// The JSON of a severity, which is that of an audit's documents.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Severity", rename_all = "camelCase")]
+enum SeverityName {
+    BreaksTraffic,
+    DuplicateRisk,
+    Exhausted,
+    Wasted,
+}
+
+/// The JSON of a remedy.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Remedy", rename_all = "camelCase")]
+enum RemedyName {
+    Repair,
+    ApiServer,
+    Owner,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Finding {
+    /// The kind.
+    pub reason: Reason,
+    /// The severity of the kind.
+    #[serde(with = "SeverityName")]
+    pub severity: Severity,
+    /// The address, or else the name of what is wrong.
+    pub value: String,
+    /// The key of the lease; empty for a finding about an object.
+    pub key: String,
+    /// The object; `None` for a lease.
+    pub object: Option<ObjectKey>,
+    /// The message for people.
+    pub message: String,
+    /// Who repairs it: the repairs of the verdict or, if it stays, of a later one; or each API server that lives, as it
+    /// does every ten seconds, and every minute for namespaces; or an administrator.
+    #[serde(with = "RemedyName")]
+    pub remedy: Remedy,
+    /// Whether it is to be looked at again before it is repaired, as a server that lives may repair it.
+    pub stays: bool,
+}
+
+/// What the source does not show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Unseen {
+    /// The leases or the values of some, which are encrypted at rest, and so which servers live.
+    Leases,
+    /// The Service `kubernetes` and its endpoints.
+    Objects,
+    /// The namespaces.
+    Namespaces,
+    /// The primary range of ClusterIPs, which the Service has an address of.
+    ServiceRange,
+}
+
+/// The judgement.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Verdict {
+    /// What is wrong, by reason and value.
+    pub findings: Vec<Finding>,
+    /// What repairs it and is left to nobody else, in this order: servers that run, or start, do the rest.
+    pub repairs: Vec<Request>,
+    /// What the source does not show.
+    pub unseen: Vec<Unseen>,
+    /// After which time without a write of it what stays is repaired; 0 if nothing stays.
+    #[serde(rename = "lookAgainMs", with = "crate::millis", default)]
+    pub look_again: Duration,
+}
+
+/// Judges what was read.
+///
+/// In a cluster in which no server has ever run nothing is missing.
+///
+/// A lease that is encrypted at rest counts as one of the address in its key, which may live.
+///
+/// At rest no lease belongs to a server that runs, so all are deleted: each server writes its own when it starts, and
+/// then the endpoints. In a running cluster a lease is deleted only if it never expires and was not written for two
+/// times its time to live: a live server writes it each two thirds of that, and may be paused for two thirds more.
+/// Endpoints and slices are written only if they were wrong for as long, and servers that hold leases left them so.
+///
+/// Cost: proportional to the sum of the sizes of all objects, with a logarithm for sets of addresses.
+pub fn judge(observed: &Observed) -> Verdict {
+    let directory = lease_directory(&observed.etcd_prefix);
+    let leases = observed.leases.as_deref().map(|leases| Leases::read(leases, &directory, observed));
+    let mut verdict = Verdict::default();
+    match &leases {
+        Some(leases) => leases.judge(&mut verdict),
+        None => verdict.unseen.push(Unseen::Leases),
+    }
+    match &observed.objects {
+        Some(objects) => judge_objects(objects, leases.as_ref(), observed, &mut verdict),
+        None => verdict.unseen.push(Unseen::Objects),
+    }
+    match &observed.namespaces {
+        Some(_) if is_new(observed) => {}
+        Some(existing) => {
+            for missing in SYSTEM.into_iter().filter(|name| !existing.iter().any(|existing| existing == name)) {
+                let message =
+                    format!("the namespace {missing} does not exist; an API server creates it within a minute");
+                verdict.about(Reason::NamespaceMissing, missing, ObjectKey::namespace(missing), message);
+            }
+        }
+        None => verdict.unseen.push(Unseen::Namespaces),
+    }
+    let has_service = observed.objects.as_ref().is_some_and(|objects| objects.service.is_some());
+    if has_service && first_of(observed).is_none() {
+        verdict.unseen.push(Unseen::ServiceRange);
+    }
+    if verdict.findings.iter().any(|finding| finding.stays) {
+        verdict.look_again = patience(observed);
+    }
+    verdict
+        .findings
+        .sort_by(|a, b| (a.reason, &a.value, &a.key, &a.object).cmp(&(b.reason, &b.value, &b.key, &b.object)));
+    verdict
+}
+
+/// Whether no server has ever run: each creates all that is missing when it starts.
+fn is_new(observed: &Observed) -> bool {
+    let has_objects =
+        observed.objects.as_ref().is_some_and(|objects| objects.service.is_some() || objects.endpoints.is_some());
+    let has_leases = observed.leases.as_ref().is_some_and(|leases| !leases.is_empty());
+    observed.namespaces.as_ref().is_some_and(Vec::is_empty) && !has_objects && !has_leases
+}
+
+/// The address that the Service should have; none if the range is not known, or no range.
+fn first_of(observed: &Observed) -> Option<IpAddr> {
+    observed.service_range.as_deref().and_then(|range| first_address(range).ok())
+}
+
+impl Verdict {
+    /// Adds a finding about an object, which an API server that lives repairs, unless it is said otherwise.
+    fn about(&mut self, reason: Reason, value: &str, object: ObjectKey, message: String) -> &mut Finding {
+        self.push(reason, value, String::new(), Some(object), message)
+    }
+
+    fn about_lease(&mut self, reason: Reason, value: &str, key: &str, message: String) -> &mut Finding {
+        self.push(reason, value, key.into(), None, message)
+    }
+
+    fn push(
+        &mut self,
+        reason: Reason,
+        value: &str,
+        key: String,
+        object: Option<ObjectKey>,
+        message: String,
+    ) -> &mut Finding {
+        let (severity, value) = (reason.severity(), value.into());
+        let (remedy, stays, added) = (Remedy::ApiServer, false, self.findings.len());
+        self.findings.push(Finding { reason, severity, value, key, object, message, remedy, stays });
+        &mut self.findings[added]
+    }
+}
+
+/// The leases of a cluster.
+struct Leases<'a> {
+    all: &'a [ObservedLease],
+    directory: &'a str,
+    survey: Survey,
+    /// Those that are to be deleted.
+    dead: Vec<&'a StoredLease>,
+    /// The addresses in the leases that are kept.
+    kept: BTreeSet<String>,
+    /// Those of them whose leases expire, and so are renewed by servers that live.
+    live: BTreeSet<String>,
+}
+
+/// With this an API server begins a value that it encrypts at rest (apiserver, `pkg/server/options/encryptionconfig`).
+const ENCRYPTED: &[u8] = b"k8s:enc:";
+
+impl ObservedLease {
+    fn is_encrypted(&self) -> bool {
+        self.stored.value.starts_with(ENCRYPTED)
+    }
+
+    fn never_expires(&self) -> bool {
+        self.stored.lease_id == 0 || self.etcd_lease == EtcdLease::Missing
+    }
+}
+
+impl<'a> Leases<'a> {
+    fn read(all: &'a [ObservedLease], directory: &'a str, observed: &Observed) -> Self {
+        let stored: Vec<StoredLease> = all.iter().map(|lease| lease.stored.clone()).collect();
+        let survey = survey(directory, &stored);
+        let (mut dead, mut kept, mut live) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+        for lease in all {
+            let (address, _) = check(&lease.stored, None);
+            if observed.at_rest || (lease.never_expires() && lease.unchanged >= patience(observed)) {
+                dead.push(&lease.stored);
+            } else {
+                kept.extend(address.clone());
+            }
+            if !lease.never_expires() {
+                live.extend(address);
+            }
+        }
+        Self { all, directory, survey, dead, kept, live }
+    }
+
+    fn judge(&self, verdict: &mut Verdict) {
+        for lease in self.all.iter().filter(|lease| lease.never_expires()) {
+            let key = &lease.stored.key;
+            let why = if lease.stored.lease_id == 0 { "has no time to live" } else { "has lost its time to live" };
+            let message = format!("lease {key} {why}: if its server has ended, its address stays in the endpoints");
+            verdict.about_lease(Reason::LeaseNeverExpires, self.value(key), key, message);
+        }
+        let keys = |is: &dyn Fn(&&ObservedLease) -> bool| -> BTreeSet<&str> {
+            self.all.iter().filter(is).map(|lease| lease.stored.key.as_str()).collect()
+        };
+        let encrypted = keys(&|lease| lease.is_encrypted());
+        let is_encrypted = |key: &String| encrypted.contains(key.as_str());
+        if !encrypted.is_empty() {
+            verdict.unseen.push(Unseen::Leases);
+        }
+        for fault in &self.survey.faults {
+            let (reason, key) = match fault {
+                Fault::Unreadable { key, .. } if is_encrypted(key) => continue,
+                Fault::Unreadable { key, .. } | Fault::Unusable { key, .. } => (Reason::LeaseNotValid, key),
+                Fault::Mismatch { key, .. } => (Reason::LeaseMismatch, key),
+                Fault::NeverExpires { .. } | Fault::Shared { .. } => continue, // the first is above, the second a server's
+            };
+            verdict.about_lease(reason, self.value(key), key, fault.to_string());
+        }
+        let dead: BTreeSet<&str> = self.dead.iter().map(|lease| lease.key.as_str()).collect();
+        let endless = keys(&|lease| lease.never_expires());
+        for finding in &mut verdict.findings {
+            let is_dead = dead.contains(finding.key.as_str());
+            let may_be = endless.contains(finding.key.as_str());
+            if is_dead || may_be {
+                (finding.remedy, finding.stays) = (Remedy::Repair, !is_dead);
+            }
+        }
+        let deletion =
+            |lease: &&StoredLease| Request::DeleteLease { key: lease.key.clone(), mod_revision: lease.mod_revision };
+        verdict.repairs.extend(self.dead.iter().map(deletion));
+    }
+
+    /// The server's address in the key of a lease.
+    fn value<'b>(&self, key: &'b str) -> &'b str {
+        key.strip_prefix(self.directory).unwrap_or(key)
+    }
+
+    /// Whether a server holds a lease with this address, or may hold one.
+    fn may_have(&self, address: &String) -> bool {
+        self.survey.live.contains(address) || self.survey.doubtful.contains(address)
+    }
+}
+
+/// How long something must have been as it is before a running cluster is repaired.
+fn patience(observed: &Observed) -> Duration {
+    observed.lease_ttl.saturating_mul(2)
+}
+
+fn judge_objects(objects: &KubernetesObjects, leases: Option<&Leases<'_>>, observed: &Observed, verdict: &mut Verdict) {
+    let key = ObjectKey::kubernetes;
+    let found = listed(objects.endpoints.as_ref());
+    let before = verdict.findings.len();
+    // Without any lease, servers keep the endpoints in another way, or none of them runs.
+    if let Some(leases) = leases.filter(|leases| !leases.live.is_empty()) {
+        if objects.endpoints.is_none() {
+            let message = "servers hold leases, and the Endpoints of the Service kubernetes do not exist".into();
+            verdict.about(Reason::EndpointsMissing, NAME, key(Kind::Endpoints), message);
+        }
+        for address in found.iter().filter(|address| !leases.may_have(address)) {
+            let message = format!(
+                "no server holds a lease for {address}, which is in the endpoints of the Service kubernetes: connections to it fail unless a server keeps it there without a lease"
+            );
+            verdict.about(Reason::EndpointWithoutLease, address, key(Kind::Endpoints), message);
+        }
+        let missing = leases.live.iter().filter(|address| objects.endpoints.is_some() && !found.contains(*address));
+        for address in missing {
+            let message = format!(
+                "a server with the address {address} holds a lease, and is not in the endpoints of the Service kubernetes"
+            );
+            verdict.about(Reason::LeaseWithoutEndpoint, address, key(Kind::Endpoints), message);
+        }
+    }
+    if objects.endpoints.as_ref().is_some_and(|endpoints| !has_right_form(endpoints)) {
+        let message =
+            "the Endpoints of the Service kubernetes have more than one subset, or ports that an API server refuses"
+                .into();
+        verdict.about(Reason::EndpointsNotValid, NAME, key(Kind::Endpoints), message);
+    }
+    let own = objects.slices.iter().find(|slice| slice.metadata.name.as_deref() == Some(NAME));
+    if let Some(endpoints) = objects.endpoints.as_ref().filter(|endpoints| has_right_form(endpoints))
+        && slice::plan(endpoints, own) != Change::Leave
+    {
+        let what = if own.is_some() { "does not match its Endpoints" } else { "does not exist" };
+        let message = format!("the EndpointSlice of the Service kubernetes {what}; proxies read the slice");
+        verdict.about(Reason::EndpointSliceDiffers, NAME, key(Kind::EndpointSlice), message);
+    }
+    if let Some(leases) = leases.filter(|_| verdict.findings.len() > before && !observed.at_rest) {
+        let repairs = repair_endpoints(objects, own, leases);
+        let (is_possible, is_due) = (!repairs.is_empty(), may_repair(objects, observed));
+        for finding in &mut verdict.findings[before..] {
+            finding.stays = is_possible && !is_due;
+            finding.remedy = if is_possible && is_due { Remedy::Repair } else { Remedy::ApiServer };
+        }
+        verdict.repairs.extend(repairs.into_iter().filter(|_| is_due));
+    }
+    judge_left_over(objects, verdict);
+    judge_service(objects, &found, observed, verdict);
+}
+
+/// Whether Endpoints and slices of a running cluster have been as they are for so long that no server repairs them.
+fn may_repair(objects: &KubernetesObjects, observed: &Observed) -> bool {
+    !observed.at_rest && objects.unchanged >= patience(observed)
+}
+
+/// The writes after which Endpoints and slice have the addresses of all servers that hold leases. None without a server
+/// that lives, while it is unknown whether one lives, and if no port is known.
+fn repair_endpoints(objects: &KubernetesObjects, own: Option<&EndpointSlice>, leases: &Leases<'_>) -> Vec<Request> {
+    let known = objects.endpoints.as_ref().filter(|endpoints| has_right_form(endpoints));
+    let ports = known.and_then(|endpoints| endpoints.subsets.as_deref()?.first()?.ports.clone());
+    let (Some(endpoints), Some(ports)) = (known, ports) else { return Vec::new() };
+    if leases.live.is_empty() || !leases.survey.doubtful.is_empty() {
+        return Vec::new();
+    }
+    let addresses = leases.kept.iter().cloned().collect();
+    let change = endpoints::plan(Some(endpoints), &Wanted { addresses, ports, ..Wanted::default() });
+    let of_slice = slice::plan(change.object().unwrap_or(endpoints), own);
+    let replaced = own.filter(|_| matches!(of_slice, Change::Replace(_))).map(deletion);
+    [write(change), replaced, write(of_slice)].into_iter().flatten().collect()
+}
+
+/// The request that makes a change. That of a replaced object creates it, once the old one is deleted.
+fn write<T: Into<Object>>(change: Change<T>) -> Option<Request> {
+    match change {
+        Change::Leave => None,
+        Change::Update(object) => Some(Request::Update(object.into())),
+        Change::Create(object) | Change::Replace(object) => Some(Request::Create(object.into())),
+    }
+}
+
+fn deletion(slice: &EndpointSlice) -> Request {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    Request::Delete {
+        object: slice_key(slice),
+        uid: text(&slice.metadata.uid),
+        resource_version: text(&slice.metadata.resource_version),
+    }
+}
+
+fn slice_key(slice: &EndpointSlice) -> ObjectKey {
+    let name = slice.metadata.name.clone().unwrap_or_default();
+    ObjectKey { kind: Kind::EndpointSlice, namespace: NAMESPACE.into(), name }
+}
+
+/// Slices of the Service that have another name than the one that servers write. Somebody may keep one for addresses of
+/// servers that no lease has, such as those of the other IP family, so none is deleted.
+fn judge_left_over(objects: &KubernetesObjects, verdict: &mut Verdict) {
+    for slice in &objects.slices {
+        let labels = slice.metadata.labels.as_ref();
+        let is_ours = labels.and_then(|labels| labels.get(SERVICE_LABEL)).is_some_and(|name| name == NAME);
+        let name = slice.metadata.name.as_deref().unwrap_or_default();
+        if !is_ours || name == NAME {
+            continue;
+        }
+        let addresses: Vec<&str> =
+            slice.endpoints.iter().flatten().flat_map(|endpoint| &endpoint.addresses).map(String::as_str).collect();
+        let message = format!(
+            "the EndpointSlice {name} belongs to the Service kubernetes, and no server writes it; proxies send connections to its addresses: {}",
+            if addresses.is_empty() { "none".into() } else { addresses.join(", ") }
+        );
+        verdict.about(Reason::EndpointSliceLeftOver, name, slice_key(slice), message).remedy = Remedy::Owner;
+    }
+}
+
+fn judge_service(objects: &KubernetesObjects, found: &BTreeSet<String>, observed: &Observed, verdict: &mut Verdict) {
+    let key = ObjectKey::kubernetes(Kind::Service);
+    let first = first_of(observed);
+    let Some(service) = &objects.service else {
+        if is_new(observed) {
+            return;
+        }
+        let message = "the Service kubernetes does not exist; an API server creates it within 10 seconds".into();
+        verdict.about(Reason::KubernetesServiceMissing, NAME, key, message);
+        return;
+    };
+    let text = service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref()).unwrap_or_default();
+    let address: Option<IpAddr> = parse_address(text);
+    if let Some(first) = first.filter(|first| address != Some(*first)) {
+        let message = format!(
+            "the Service kubernetes has the ClusterIP {text:?}, and the first address of the primary range is {first}, for which API servers have certificates"
+        );
+        verdict.about(Reason::KubernetesServiceNotFirst, text, key.clone(), message).remedy = Remedy::Owner;
+    }
+    if let Some(address) = address
+        && !found.is_empty()
+        && found.iter().all(|endpoint| is_ipv6(endpoint) != address.is_ipv6())
+    {
+        let message = format!("no endpoint of the Service kubernetes has the IP family of its ClusterIP {address}");
+        verdict.about(Reason::EndpointsOtherFamily, &address.to_string(), key, message).remedy = Remedy::Owner;
+    }
+}

@@ -1,0 +1,472 @@
+//! The judgement of an audit: against a naive model, on clusters in any state; what its repairs leave; and that no
+//! lease of a live server is ever deleted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Endpoints;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use rangekeeper::audit::Remedy;
+use rangekeeper_bootstrap::audit::{
+    EtcdLease, KubernetesObjects, Observed, ObservedLease, Reason, Unseen, Verdict, judge,
+};
+use rangekeeper_bootstrap::endpoints::{self, Wanted};
+use rangekeeper_bootstrap::leases::{Lease, StoredLease, key};
+use rangekeeper_bootstrap::namespaces::SYSTEM;
+use rangekeeper_bootstrap::object::{Change, Object};
+use rangekeeper_bootstrap::request::Request;
+use rangekeeper_bootstrap::{service, slice};
+
+use crate::common::{IPS, Random, USABLE, any_endpoints, any_slice, check_endpoints, check_slice, https, ready};
+
+const DIRECTORY: &str = "/registry/masterleases/";
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+const LONG: Duration = Duration::from_secs(30);
+
+fn lease(random: &mut Random, address: &str) -> ObservedLease {
+    let value = match random.below(20) {
+        0 => b"damaged".to_vec(),
+        2 => b"k8s:enc:aescbc:v1:key1:damaged".to_vec(),
+        1 => Lease { address: random.pick(&IPS).into(), generation: 3 }.encode(),
+        _ => Lease { address: address.into(), generation: 3 }.encode(),
+    };
+    ObservedLease {
+        stored: StoredLease {
+            key: key(DIRECTORY, address),
+            value,
+            mod_revision: random.below(1000) + 1,
+            lease_id: if random.percent(15) { 0 } else { 7 },
+        },
+        etcd_lease: random.pick(&[EtcdLease::Unknown, EtcdLease::Granted, EtcdLease::Granted, EtcdLease::Missing]),
+        unchanged: Duration::from_secs(random.pick(&[0, 15, 29, 30, 40])),
+    }
+}
+
+/// Endpoints as servers with these addresses write them, or any others.
+fn some_endpoints(random: &mut Random, addresses: &BTreeSet<String>) -> Option<Endpoints> {
+    match random.below(10) {
+        0 => None,
+        1..=3 => Some(any_endpoints(random)),
+        _ => {
+            let mut addresses: Vec<String> = addresses.iter().cloned().collect();
+            if random.percent(30) {
+                addresses.push("10.9.9.9".into());
+            }
+            let wanted = Wanted { addresses, ports: vec![https(6443)], ..Wanted::default() };
+            endpoints::plan(None, &wanted).object().cloned()
+        }
+    }
+}
+
+fn some_slices(random: &mut Random, endpoints: Option<&Endpoints>) -> Vec<EndpointSlice> {
+    let mut slices = Vec::new();
+    match endpoints {
+        Some(endpoints) if random.percent(60) => slices.extend(slice::plan(endpoints, None).object().cloned()),
+        _ if random.percent(50) => slices.push(any_slice(random)),
+        _ => {}
+    }
+    while random.percent(20) {
+        let mut other = any_slice(random);
+        other.metadata.name = Some(format!("kubernetes-{}", slices.len()));
+        slices.push(other);
+    }
+    slices
+}
+
+fn any_cluster(random: &mut Random) -> Observed {
+    let addresses: BTreeSet<String> = (0..random.below(4)).map(|_| random.pick(&IPS[..USABLE]).to_owned()).collect();
+    let endpoints = some_endpoints(random, &addresses);
+    let service = random.percent(90).then(|| {
+        let address: IpAddr = random.pick(&["10.96.0.1", "10.96.0.1", "10.96.0.2", "fd00:96::1"]).parse().unwrap();
+        service::plan(None, &service::Wanted::kubernetes(address, 6443), false).object().unwrap().clone()
+    });
+    let mut namespaces: Vec<String> =
+        SYSTEM.iter().filter(|_| random.percent(95)).map(|name| (*name).to_owned()).collect();
+    let (mut service, mut endpoints, mut addresses) = (service, endpoints, addresses);
+    if random.percent(10) {
+        namespaces.clear();
+        // Nearly a cluster without a server yet.
+        service = service.filter(|_| random.percent(20));
+        endpoints = endpoints.filter(|_| random.percent(20));
+        addresses.retain(|_| random.percent(20));
+    }
+    Observed {
+        at_rest: random.percent(30),
+        leases: random.percent(90).then(|| addresses.iter().map(|address| lease(random, address)).collect()),
+        objects: random.percent(95).then(|| {
+            Box::new(KubernetesObjects {
+                slices: some_slices(random, endpoints.as_ref()),
+                service,
+                endpoints,
+                unchanged: Duration::from_secs(random.pick(&[0, 29, 30, 60])),
+            })
+        }),
+        namespaces: random.percent(90).then_some(namespaces),
+        service_range: random.pick(&[None, Some("10.96.0.0/12"), Some("fd00:96::/112")]).map(String::from),
+        ..Observed::default()
+    }
+}
+
+/// What a reader of etcd would say, without the crate's parts: of leases whose values can be read.
+struct Model {
+    /// The addresses in values, and those in keys whose values are unreadable or differ.
+    live: BTreeSet<String>,
+    doubtful: BTreeSet<String>,
+    /// The addresses in the values of leases that expire.
+    expiring: BTreeSet<String>,
+}
+
+fn canonical(text: &str) -> Option<String> {
+    IPS[..USABLE].contains(&text).then(|| text.to_owned()).or_else(|| (text == "10.9.9.9").then(|| text.to_owned()))
+}
+
+fn never_expires(lease: &ObservedLease) -> bool {
+    lease.stored.lease_id == 0 || lease.etcd_lease == EtcdLease::Missing
+}
+
+fn is_encrypted(lease: &ObservedLease) -> bool {
+    lease.stored.value.starts_with(b"k8s:enc:")
+}
+
+impl Model {
+    fn of(leases: &[ObservedLease]) -> Self {
+        let mut model = Self { live: BTreeSet::new(), doubtful: BTreeSet::new(), expiring: BTreeSet::new() };
+        for lease in leases {
+            let by_key = lease.stored.key[DIRECTORY.len()..].to_owned();
+            let by_value = Lease::decode(&lease.stored.value).ok().and_then(|lease| canonical(&lease.address));
+            if by_value.as_ref() != Some(&by_key) {
+                model.doubtful.insert(by_key);
+            }
+            if let Some(address) = by_value {
+                if !never_expires(lease) {
+                    model.expiring.insert(address.clone());
+                }
+                model.live.insert(address);
+            }
+        }
+        model
+    }
+
+    fn has(&self, address: &str) -> bool {
+        self.live.contains(address) || self.doubtful.contains(address)
+    }
+}
+
+fn listed(endpoints: Option<&Endpoints>) -> BTreeSet<String> {
+    ready(endpoints).iter().filter_map(|text| canonical(text)).collect()
+}
+
+/// The reasons with their values that a naive reader finds, but for the form of Endpoints and the slice, which the
+/// plans' own tests compare.
+fn naive(observed: &Observed) -> BTreeSet<(Reason, String)> {
+    let mut found = BTreeSet::new();
+    let model = observed.leases.as_deref().map(Model::of);
+    for lease in observed.leases.iter().flatten() {
+        let by_key = lease.stored.key[DIRECTORY.len()..].to_owned();
+        if never_expires(lease) {
+            found.insert((Reason::LeaseNeverExpires, by_key.clone()));
+        }
+        match Lease::decode(&lease.stored.value).ok().and_then(|lease| canonical(&lease.address)) {
+            None if is_encrypted(lease) => {}
+            None => drop(found.insert((Reason::LeaseNotValid, by_key))),
+            Some(address) if address != by_key => drop(found.insert((Reason::LeaseMismatch, by_key))),
+            Some(_) => {}
+        }
+    }
+    let Some(objects) = &observed.objects else { return with_namespaces(observed, found) };
+    let in_endpoints = listed(objects.endpoints.as_ref());
+    if let Some(model) = model.filter(|model| !model.expiring.is_empty()) {
+        if objects.endpoints.is_none() {
+            found.insert((Reason::EndpointsMissing, "kubernetes".into()));
+        } else {
+            let missing = model.expiring.iter().filter(|address| !in_endpoints.contains(*address));
+            found.extend(missing.map(|address| (Reason::LeaseWithoutEndpoint, address.clone())));
+        }
+        let stale = in_endpoints.iter().filter(|address| !model.has(address));
+        found.extend(stale.map(|address| (Reason::EndpointWithoutLease, address.clone())));
+    }
+    for slice in &objects.slices {
+        let name = slice.metadata.name.clone().unwrap();
+        let ours =
+            slice.metadata.labels.iter().flatten().any(|(key, value)| key == SERVICE_NAME && value == "kubernetes");
+        if ours && name != "kubernetes" {
+            found.insert((Reason::EndpointSliceLeftOver, name));
+        }
+    }
+    let first = observed
+        .service_range
+        .as_deref()
+        .map(|range| if range.starts_with("10.") { "10.96.0.1" } else { "fd00:96::1" });
+    match &objects.service {
+        None => drop(found.insert((Reason::KubernetesServiceMissing, "kubernetes".into()))),
+        Some(service) => {
+            let address = service.spec.clone().unwrap().cluster_ip.unwrap();
+            if first.is_some_and(|first| first != address) {
+                found.insert((Reason::KubernetesServiceNotFirst, address.clone()));
+            }
+            let six = |text: &String| text.contains(':');
+            if !in_endpoints.is_empty() && in_endpoints.iter().all(|endpoint| six(endpoint) != six(&address)) {
+                found.insert((Reason::EndpointsOtherFamily, address));
+            }
+        }
+    }
+    with_namespaces(observed, found)
+}
+
+fn with_namespaces(observed: &Observed, mut found: BTreeSet<(Reason, String)>) -> BTreeSet<(Reason, String)> {
+    let nothing_else = observed.leases.iter().flatten().next().is_none()
+        && observed.objects.iter().all(|objects| objects.service.is_none() && objects.endpoints.is_none());
+    if observed.namespaces == Some(Vec::new()) && nothing_else {
+        found.remove(&(Reason::KubernetesServiceMissing, "kubernetes".into()));
+        return found;
+    }
+    if let Some(existing) = &observed.namespaces {
+        for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
+            if !existing.iter().any(|existing| existing == name) {
+                found.insert((Reason::NamespaceMissing, name.into()));
+            }
+        }
+    }
+    found
+}
+
+/// The cluster after its repairs.
+fn repaired(observed: &Observed, verdict: &Verdict) -> Observed {
+    let mut after = observed.clone();
+    for repair in &verdict.repairs {
+        match repair {
+            Request::DeleteLease { key, mod_revision } => {
+                let leases = after.leases.as_mut().unwrap();
+                let before = leases.len();
+                leases.retain(|lease| (&lease.stored.key, lease.stored.mod_revision) != (key, *mod_revision));
+                assert_eq!(leases.len(), before - 1, "{key}");
+            }
+            Request::Delete { object, .. } => {
+                let slices = &mut after.objects.as_mut().unwrap().slices;
+                let before = slices.len();
+                slices.retain(|slice| slice.metadata.name.as_deref() != Some(&object.name));
+                assert_eq!(slices.len(), before - 1, "{object:?}");
+            }
+            Request::Create(object) | Request::Update(object) => {
+                let objects = after.objects.as_mut().unwrap();
+                match object.clone() {
+                    Object::Endpoints(endpoints) => objects.endpoints = Some(*endpoints),
+                    Object::EndpointSlice(slice) => {
+                        objects.slices.retain(|other| other.metadata.name != slice.metadata.name);
+                        objects.slices.push(*slice);
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    after
+}
+
+#[test]
+fn clusters_in_any_state_are_judged_like_a_naive_model() {
+    let mut random = Random::new(32);
+    let mut seen: BTreeMap<Reason, u64> = BTreeMap::new();
+    let (mut cases, mut with_repairs, mut written, mut right) = (0, 0, 0, 0);
+    for _ in 0..15_000 {
+        let observed = any_cluster(&mut random);
+        let verdict = judge(&observed);
+        let of_form = |reason: &Reason| matches!(reason, Reason::EndpointsNotValid | Reason::EndpointSliceDiffers);
+        let found: BTreeSet<(Reason, String)> = verdict
+            .findings
+            .iter()
+            .filter(|finding| !of_form(&finding.reason))
+            .map(|finding| (finding.reason, finding.value.clone()))
+            .collect();
+        assert_eq!(found, naive(&observed), "{observed:?}");
+        assert!(verdict.findings.is_sorted_by_key(|finding| (finding.reason, finding.value.clone())));
+        check_remedies(&observed, &verdict);
+        let stays = verdict.findings.iter().any(|finding| finding.stays);
+        assert_eq!(verdict.look_again, if stays { LONG } else { Duration::ZERO });
+        for finding in &verdict.findings {
+            *seen.entry(finding.reason).or_default() += 1;
+            assert_eq!(finding.object.is_none(), !finding.key.is_empty(), "{finding:?}");
+        }
+        let unseen = observed.leases.as_ref().is_none_or(|leases| leases.iter().any(is_encrypted));
+        assert_eq!(verdict.unseen.contains(&Unseen::Leases), unseen);
+        check_repairs(&observed, &verdict);
+        let after = repaired(&observed, &verdict);
+        // Once a lease is deleted, servers put the endpoints right. Else nothing may be left to do.
+        if !verdict.repairs.iter().any(|repair| matches!(repair, Request::DeleteLease { .. })) {
+            assert_eq!(judge(&after).repairs, [], "{observed:?}\n{verdict:?}");
+        }
+        with_repairs += u64::from(!verdict.repairs.is_empty());
+        written += u64::from(verdict.repairs.iter().any(|repair| matches!(repair, Request::Update(_))));
+        right += u64::from(verdict.findings.is_empty());
+        cases += 1;
+    }
+    println!(
+        "{cases} clusters: {with_repairs} with repairs, {written} with Endpoints or slices written, {right} right; {seen:?}"
+    );
+    assert!(cases >= 15_000 && with_repairs > 3_000 && written > 200 && right > 200);
+    assert_eq!(seen.len(), Reason::ALL.len(), "{seen:?}");
+    assert!(seen.values().all(|count| *count > 200), "{seen:?}");
+}
+
+/// Whether each finding names who repairs it, by what the repairs of the verdict do.
+fn check_remedies(observed: &Observed, verdict: &Verdict) {
+    let is_written = verdict.repairs.iter().any(|repair| matches!(repair, Request::Update(_) | Request::Create(_)));
+    for finding in &verdict.findings {
+        let is_repaired = verdict.repairs.iter().any(|repair| match repair {
+            Request::DeleteLease { key, .. } => *key == finding.key,
+            Request::Delete { object, .. } => Some(object) == finding.object.as_ref(),
+            _ => false,
+        });
+        let by_repair = finding.remedy == Remedy::Repair;
+        match finding.reason {
+            Reason::LeaseNeverExpires | Reason::LeaseNotValid | Reason::LeaseMismatch => {
+                assert_eq!(is_repaired, by_repair && !finding.stays, "{finding:?}");
+            }
+            Reason::KubernetesServiceNotFirst | Reason::EndpointsOtherFamily | Reason::EndpointSliceLeftOver => {
+                assert_eq!((finding.remedy, finding.stays), (Remedy::Owner, false));
+            }
+            Reason::KubernetesServiceMissing | Reason::NamespaceMissing => {
+                assert_eq!((finding.remedy, finding.stays), (Remedy::ApiServer, false));
+            }
+            // Endpoints and their slice are repaired together.
+            _ => assert_eq!(is_written, by_repair, "{finding:?}"),
+        }
+        assert!(!finding.stays || !observed.at_rest, "{finding:?}");
+    }
+    // What stays is repaired once it has stayed for long enough.
+    let mut later = observed.clone();
+    later.leases.iter_mut().flatten().for_each(|lease| lease.unchanged = LONG);
+    if let Some(objects) = &mut later.objects {
+        objects.unchanged = LONG;
+    }
+    let of_leases =
+        |verdict: &Verdict| verdict.repairs.iter().any(|repair| matches!(repair, Request::DeleteLease { .. }));
+    if !of_leases(&judge(&later)) {
+        assert_eq!(
+            judge(&later).repairs.len() > verdict.repairs.len(),
+            verdict.findings.iter().any(|finding| finding.stays)
+        );
+    }
+}
+
+/// What no repair may do.
+fn check_repairs(observed: &Observed, verdict: &Verdict) {
+    let model = Model::of(observed.leases.as_deref().unwrap_or_default());
+    let long = observed.objects.as_ref().is_some_and(|objects| objects.unchanged >= LONG);
+    for repair in &verdict.repairs {
+        match repair {
+            Request::DeleteLease { key, .. } => {
+                let lease = observed.leases.iter().flatten().find(|lease| lease.stored.key == *key).unwrap();
+                assert!(observed.at_rest || (never_expires(lease) && lease.unchanged >= LONG), "{lease:?}");
+            }
+            Request::Update(object) | Request::Create(object) => {
+                assert!(!observed.at_rest && long && !model.expiring.is_empty() && model.doubtful.is_empty());
+                match object {
+                    Object::Endpoints(endpoints) => {
+                        check_endpoints(endpoints).unwrap();
+                        let now = listed(Some(endpoints));
+                        assert!(model.expiring.is_subset(&now), "{endpoints:?}");
+                        assert!(now.is_subset(&model.live), "{endpoints:?}");
+                    }
+                    Object::EndpointSlice(slice) => check_slice(slice).unwrap(),
+                    other => panic!("{other:?}"),
+                }
+            }
+            // A slice that servers do not write is somebody's.
+            Request::Delete { object, .. } => {
+                assert!(!observed.at_rest && long && object.name == "kubernetes", "{object:?}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    if let Some(leases) = observed.leases.as_ref().filter(|_| observed.at_rest) {
+        let deleted = verdict.repairs.iter().filter(|repair| matches!(repair, Request::DeleteLease { .. })).count();
+        assert_eq!(deleted, leases.len());
+    }
+}
+
+/// Servers write their leases every 10 s, may be paused for up to 14 s, and end; etcd loses times to live. An operator
+/// looks on, and deletes what is judged dead.
+#[test]
+fn no_lease_of_a_live_server_is_deleted() {
+    let mut random = Random::new(15);
+    let (mut runs, mut deleted, mut kept) = (0, 0, 0);
+    for _ in 0..10_000 {
+        let ends = if random.percent(50) { random.below(200) } else { u64::MAX };
+        let mut next_write = random.below(10);
+        let (mut revision, mut lease_id) = (1, 0);
+        let (mut watched_since, mut watched) = (0, 0);
+        let mut exists = true;
+        let start = random.below(120);
+        let step = 1 + random.below(15);
+        for now in 0..400 {
+            if now == next_write && now < ends {
+                (revision, lease_id, exists) = (revision + 1, 7, true);
+                next_write = now + 10 + if random.percent(40) { random.below(15) } else { 0 };
+            }
+            if exists && random.percent(3) {
+                lease_id = 0; // as by a restore of etcd
+            }
+            if !exists || now < start || !(now - start).is_multiple_of(step) {
+                continue;
+            }
+            if watched != revision {
+                (watched, watched_since) = (revision, now);
+            }
+            let stored = StoredLease {
+                key: key(DIRECTORY, "10.0.0.1"),
+                value: Lease { address: "10.0.0.1".into(), generation: 1 }.encode(),
+                mod_revision: revision,
+                lease_id,
+            };
+            let unchanged = Duration::from_secs(now - watched_since);
+            let leases = Some(vec![ObservedLease { stored, etcd_lease: EtcdLease::Granted, unchanged }]);
+            if judge(&Observed { leases, ..Observed::default() }).repairs.is_empty() {
+                continue;
+            }
+            assert!(now >= ends, "the lease of a live server is deleted at {now} s");
+            exists = false;
+            deleted += 1;
+        }
+        kept += u64::from(exists);
+        runs += 1;
+    }
+    println!("{runs} runs: {deleted} leases of dead servers deleted, {kept} leases kept");
+    assert!(runs >= 10_000 && deleted > 3_000 && kept > 3_000);
+}
+
+#[test]
+fn what_a_server_writes_is_right() {
+    let addresses = vec!["10.0.0.1".to_owned(), "10.0.0.2".to_owned()];
+    let wanted = Wanted { addresses: addresses.clone(), ports: vec![https(6443)], ..Wanted::default() };
+    let Change::Create(endpoints) = endpoints::plan(None, &wanted) else { panic!("there are none yet") };
+    let slices = slice::plan(&endpoints, None).object().cloned().into_iter().collect();
+    let service = service::Wanted::kubernetes("10.96.0.1".parse().unwrap(), 6443).service();
+    let leases = addresses.iter().map(|address| ObservedLease {
+        stored: StoredLease {
+            key: key(DIRECTORY, address),
+            value: Lease { address: address.clone(), generation: 1 }.encode(),
+            mod_revision: 5,
+            lease_id: 7,
+        },
+        etcd_lease: EtcdLease::Granted,
+        unchanged: Duration::ZERO,
+    });
+    let observed = Observed {
+        leases: Some(leases.collect()),
+        objects: Some(Box::new(KubernetesObjects {
+            service: Some(service),
+            endpoints: Some(endpoints),
+            slices,
+            ..KubernetesObjects::default()
+        })),
+        namespaces: Some(SYSTEM.map(String::from).into()),
+        service_range: Some("10.96.0.0/12".into()),
+        ..Observed::default()
+    };
+    assert_eq!(judge(&observed), Verdict::default());
+    assert_eq!(judge(&Observed { service_range: None, ..observed }).unseen, [Unseen::ServiceRange]);
+    assert_eq!(judge(&Observed::default()).unseen, [Unseen::Leases, Unseen::Objects, Unseen::Namespaces]);
+}

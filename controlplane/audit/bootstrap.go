@@ -1,0 +1,237 @@
+package audit
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// Judge answers the question "audit" of docs/bootstrap-json.md: it is [rangekeeper.BootstrapPlan], which only the
+// programs that call it link.
+type Judge func(question, dst []byte) ([]byte, error)
+
+// The JSON that is exchanged with the core; docs/bootstrap-json.md describes it.
+
+type bootstrapQuestion struct {
+	AtRest       bool            `json:"atRest"`
+	EtcdPrefix   string          `json:"etcdPrefix"`
+	LeaseTTLMs   int64           `json:"leaseTtlMs,omitempty"`
+	Leases       []observedLease `json:"leases"`
+	Objects      *objects        `json:"objects"`
+	Namespaces   []string        `json:"namespaces"`
+	ServiceRange string          `json:"serviceRange,omitempty"`
+}
+
+type observedLease struct {
+	Stored      storedLease                 `json:"stored"`
+	EtcdLease   clusterstate.EtcdLeaseState `json:"etcdLease"`
+	UnchangedMs int64                       `json:"unchangedMs"`
+}
+
+type storedLease struct {
+	Key         string `json:"key"`
+	Value       []byte `json:"value"`
+	ModRevision int64  `json:"modRevision"`
+	LeaseID     int64  `json:"leaseId"`
+}
+
+type objects struct {
+	Service     *corev1.Service             `json:"service"`
+	Endpoints   *corev1.Endpoints           `json:"endpoints"`
+	Slices      []discoveryv1.EndpointSlice `json:"slices"`
+	UnchangedMs int64                       `json:"unchangedMs"`
+}
+
+type bootstrapVerdict struct {
+	Findings []bootstrapFinding `json:"findings"`
+	Repairs  []bootstrapRequest `json:"repairs"`
+	Unseen   []string           `json:"unseen"`
+	// LookAgainMs is after which time what stays is repaired.
+	LookAgainMs int64 `json:"lookAgainMs"`
+}
+
+type bootstrapFinding struct {
+	Reason   string     `json:"reason"`
+	Severity Severity   `json:"severity"`
+	Value    string     `json:"value"`
+	Key      string     `json:"key"`
+	Object   *objectKey `json:"object"`
+	Message  string     `json:"message"`
+	Remedy   string     `json:"remedy"`
+	Stays    bool       `json:"stays"`
+}
+
+type objectKey struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
+// bootstrapRequest has one field that is not nil.
+type bootstrapRequest struct {
+	DeleteLease *struct {
+		Key         string `json:"key"`
+		ModRevision int64  `json:"modRevision"`
+	} `json:"deleteLease"`
+	Delete *struct {
+		Object          objectKey `json:"object"`
+		ResourceVersion string    `json:"resourceVersion"`
+	} `json:"delete"`
+	Update *storedObject `json:"update"`
+	Create *storedObject `json:"create"`
+}
+
+// storedObject has one field that is not nil.
+type storedObject struct {
+	Endpoints     *corev1.Endpoints
+	EndpointSlice *discoveryv1.EndpointSlice
+}
+
+// IsOfBootstrap reports whether the finding is about an object of the bootstrap controllers, and not about a value.
+func (f *Finding) IsOfBootstrap() bool { return f.ofBootstrap }
+
+var remedies = map[string]rangekeeper.Remedy{
+	"repair": rangekeeper.RemedyRepair, "apiServer": rangekeeper.RemedyAPIServer, "owner": rangekeeper.RemedyOwner,
+}
+
+// judgeBootstrap adds what is wrong with the objects of the bootstrap controllers, and what of them the source does not
+// show, to the report.
+func (a *Audit) judgeBootstrap(o Options) error {
+	b := a.state.Bootstrap
+	if b == nil {
+		return nil
+	}
+	a.report.Servers = serversOf(b)
+	if o.Judge == nil {
+		a.unknownServers("the leases of the API servers, the endpoints of the Service kubernetes and the system namespaces: the plugin of kubectl is built without their audit, which is a part of the program rangekeeper")
+		return nil
+	}
+	question, err := json.Marshal(map[string]bootstrapQuestion{"audit": a.bootstrapQuestion(o)})
+	var answer []byte
+	if err == nil {
+		answer, err = o.Judge(question, nil)
+	}
+	if err != nil { // about an object that has no form of its kind; the ranges can be audited all the same
+		a.unknownServers(fmt.Sprintf("the leases of the API servers, the endpoints of the Service kubernetes and the system namespaces: %v", err))
+		return nil
+	}
+	var verdict struct{ Audit bootstrapVerdict }
+	if err := json.Unmarshal(answer, &verdict); err != nil {
+		return err
+	}
+	for _, f := range verdict.Audit.Findings {
+		finding := Finding{Reason: f.Reason, Severity: f.Severity, Value: f.Value, Message: f.Message, Remedy: remedies[f.Remedy], Stays: f.Stays, ofBootstrap: true}
+		if f.Object == nil {
+			finding.Kind, finding.Name = KindMasterLease, leaseName(f.Key)
+		} else {
+			finding.Kind, finding.Namespace, finding.Name = f.Object.Kind, f.Object.Namespace, f.Object.Name
+		}
+		a.ofBootstrap = append(a.ofBootstrap, finding)
+	}
+	a.bootstrapRepairs = verdict.Audit.Repairs
+	a.lookAgain = time.Duration(verdict.Audit.LookAgainMs) * time.Millisecond
+	for _, unseen := range verdict.Audit.Unseen {
+		a.bootstrapUnseen(unseen)
+	}
+	return nil
+}
+
+// longestLease is the longest time to live that the core takes for one of a server.
+const longestLease = 24 * time.Hour
+
+func (a *Audit) bootstrapQuestion(o Options) bootstrapQuestion {
+	b := a.state.Bootstrap
+	q := bootstrapQuestion{AtRest: a.atRest, EtcdPrefix: a.state.Identity.Prefix, ServiceRange: a.primaryRange()}
+	if q.EtcdPrefix == "" {
+		q.EtcdPrefix = clusterstate.DefaultPrefix // over the Kubernetes API, without any lease
+	}
+	if b.LeasesUnseen == "" {
+		q.Leases = []observedLease{}
+		for _, lease := range b.Leases {
+			if lease.TTL <= longestLease {
+				q.LeaseTTLMs = max(q.LeaseTTLMs, lease.TTL.Milliseconds())
+			}
+			observed := observedLease{storedLease{lease.Key, append([]byte{}, lease.Value...), lease.ModRevision, lease.ID}, lease.State, 0}
+			if o.Earlier != nil && lease.Unchanged(o.Earlier) {
+				observed.UnchangedMs = o.Watched.Milliseconds()
+			}
+			q.Leases = append(q.Leases, observed)
+		}
+	}
+	if a.objectsUnseen() == "" {
+		q.Objects = &objects{Endpoints: b.Endpoints, Slices: append([]discoveryv1.EndpointSlice{}, b.Slices...)}
+		at := slices.IndexFunc(a.state.Services, func(s corev1.Service) bool {
+			return s.Namespace == corev1.NamespaceDefault && s.Name == clusterstate.KubernetesService
+		})
+		if at >= 0 {
+			q.Objects.Service = &a.state.Services[at]
+		}
+		if o.Earlier != nil && b.EndpointsUnchanged(o.Earlier) {
+			q.Objects.UnchangedMs = o.Watched.Milliseconds()
+		}
+	}
+	if b.NamespacesUnseen == "" {
+		q.Namespaces = append([]string{}, b.Namespaces...)
+	}
+	return q
+}
+
+// objectsUnseen says why the Service kubernetes and its endpoints are not all seen; "" if they are.
+func (a *Audit) objectsUnseen() string {
+	const service = "/" + corev1.NamespaceDefault + "/" + clusterstate.KubernetesService
+	isService := func(u clusterstate.Unreadable) bool {
+		return u.Kind == KindService && strings.HasSuffix("/"+u.Key, service)
+	}
+	if unseen := a.state.Bootstrap.ObjectsUnseen; unseen != "" || !slices.ContainsFunc(a.state.Unreadable, isService) {
+		return unseen
+	}
+	return "the Service cannot be read"
+}
+
+// primaryRange returns the range of ClusterIPs that the servers are configured with first; "" if it is not known.
+func (a *Audit) primaryRange() string {
+	for _, s := range a.state.ServiceCIDRs {
+		if s.Name == clusterstate.DefaultServiceCIDR && len(s.Spec.CIDRs) > 0 {
+			return s.Spec.CIDRs[0]
+		}
+	}
+	for _, r := range a.ranges {
+		if r.name == clusterstate.ServiceIPs {
+			return r.text
+		}
+	}
+	return ""
+}
+
+// unknownServers adds a sentence about what API servers keep to the report.
+func (a *Audit) unknownServers(text string) {
+	a.report.Unknown = append(a.report.Unknown, Unknown{Message: text, Hides: []Severity{BreaksTraffic}})
+}
+
+// bootstrapUnseen says what is unknown as the source does not show something.
+func (a *Audit) bootstrapUnseen(what string) {
+	b := a.state.Bootstrap
+	say := func(text, reason string) { a.unknownServers(text + ": " + reason) }
+	switch what {
+	case "leases":
+		reason := b.LeasesUnseen
+		if reason == "" {
+			reason = "values are encrypted at rest"
+		}
+		say("whether servers that have ended still hold leases, and stand in the endpoints of the Service kubernetes", reason)
+	case "objects":
+		say("the endpoints of the Service kubernetes", a.objectsUnseen())
+	case "namespaces":
+		say("whether a system namespace is missing", b.NamespacesUnseen)
+	case "serviceRange":
+		say("whether the Service kubernetes has the first address of the range of ClusterIPs", "the range is not known")
+	}
+}

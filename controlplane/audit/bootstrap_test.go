@@ -1,0 +1,140 @@
+package audit_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// serverState has a lease of a dead server that never expires.
+func serverState() *clusterstate.State {
+	return &clusterstate.State{
+		Revision: 100, Identity: clusterstate.Identity{Prefix: "/registry"}, Ranges: map[string]clusterstate.StoredRange{},
+		Services: []corev1.Service{{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "web"}, Spec: corev1.ServiceSpec{ClusterIP: "None"}}},
+		Bootstrap: &clusterstate.Bootstrap{
+			Leases:        []clusterstate.ServerLease{{Key: "/registry/masterleases/192.0.2.1", Value: []byte("k8s:enc:aescbc:v1:key1:"), ModRevision: 90, ID: 7, State: clusterstate.LeaseMissing}},
+			ObjectsUnseen: "not allowed", Namespaces: []string{"default", "kube-node-lease", "kube-public", "kube-system"},
+		},
+	}
+}
+
+// TestServerLease judges one lease in data at rest, in a running cluster, and after a second look.
+func TestServerLease(t *testing.T) {
+	planned := func(o audit.Options) (*audit.Audit, *audit.Plan) {
+		t.Helper()
+		o.Judge = rangekeeper.BootstrapPlan
+		a, err := audit.New(serverState(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f := a.Report().Findings; len(f) != 1 || f[0].Reason != "LeaseNeverExpires" || f[0].Kind != audit.KindMasterLease || f[0].Name != "192.0.2.1" ||
+			f[0].Severity != audit.BreaksTraffic || f[0].Subject() != "default/kubernetes" {
+			t.Fatalf("%+v", f)
+		}
+		p, err := a.Plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a, p
+	}
+	if _, p := planned(audit.Options{}); len(p.ServerObjects) != 1 || p.ServerObjects[0].Action != audit.ActionDelete || !p.ChangesAny() || p.LooksAgain() {
+		t.Errorf("at rest: %+v", p)
+	}
+	now := time.Now()
+	a, p := planned(audit.Options{Now: now})
+	if len(p.ServerObjects) != 0 || p.ChangesAny() || !p.LooksAgain() || a.LookAgain() != 30*time.Second {
+		t.Errorf("running: %s, %+v", a.LookAgain(), p)
+	}
+	for watched, want := range map[time.Duration]int{29 * time.Second: 0, 30 * time.Second: 1} {
+		a, _ := planned(audit.Options{Now: now, Earlier: serverState().Bootstrap, Watched: watched})
+		objects, err := a.ServerObjects(now)
+		if err != nil || len(objects) != want {
+			t.Errorf("after %s: %+v, %v", watched, objects, err)
+		}
+		if want == 1 && (objects[0].Key != "/registry/masterleases/192.0.2.1" || objects[0].ModRevision != 90 || objects[0].Value != nil) {
+			t.Errorf("%+v", objects[0])
+		}
+	}
+	written := serverState().Bootstrap
+	written.Leases[0].ModRevision = 89
+	if a, _ := planned(audit.Options{Now: now, Earlier: written, Watched: time.Minute}); a.LookAgain() == 0 {
+		t.Error("a lease that was written meanwhile is deleted")
+	}
+}
+
+// TestServersUnseen says what is not known of API servers, but not of a namespace, which they do not belong to.
+func TestServersUnseen(t *testing.T) {
+	a, err := audit.New(serverState(), audit.Options{Judge: rangekeeper.BootstrapPlan})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := a.Report()
+	var messages []string
+	for _, u := range r.Unknown {
+		messages = append(messages, u.Message)
+	}
+	want := []string{"whether servers that have ended still hold leases, and stand in the endpoints of the Service kubernetes: values are encrypted at rest", "the endpoints of the Service kubernetes: not allowed"}
+	if !slices.Equal(messages, want) || !r.Summary.BySeverity.BreaksTraffic.IsAtLeast || len(r.Servers) != 1 || r.Servers[0].InEndpoints != nil {
+		t.Errorf("%q, %+v", messages, r)
+	}
+	if in := r.InNamespace("web"); len(in.Unknown)+len(in.Findings)+len(in.Servers) > 0 {
+		t.Errorf("%+v", in)
+	}
+	refuses := func(_, _ []byte) ([]byte, error) { return nil, rangekeeper.ErrInvalidArgument }
+	for text, judge := range map[string]audit.Judge{"the plugin of kubectl is built without their audit": nil, "the system namespaces: ": refuses} {
+		a, err = audit.New(serverState(), audit.Options{Judge: judge})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u := a.Report().Unknown; len(u) != 1 || !strings.Contains(u[0].Message, text) {
+			t.Errorf("%s: %+v", text, u)
+		}
+	}
+}
+
+// TestEndpointsRepair writes Endpoints that nobody repairs, and their slice, as an API server would store them.
+func TestEndpointsRepair(t *testing.T) {
+	state := serverState()
+	lease, err := json.Marshal(corev1.Endpoints{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Endpoints"},
+		Subsets:  []corev1.EndpointSubset{{Addresses: []corev1.EndpointAddress{{IP: "192.0.2.1"}}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := state.Bootstrap
+	b.Leases[0].Value, b.Leases[0].State, b.ObjectsUnseen = lease, clusterstate.LeaseGranted, ""
+	b.Endpoints = &corev1.Endpoints{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes", UID: "uid", ResourceVersion: "80", Annotations: map[string]string{"kept": "yes"}},
+		Subsets: []corev1.EndpointSubset{{
+			Addresses: []corev1.EndpointAddress{{IP: "192.0.2.9"}}, Ports: []corev1.EndpointPort{{Name: "https", Port: 6443, Protocol: corev1.ProtocolTCP}},
+		}},
+	}
+	a, err := audit.New(state, audit.Options{Judge: rangekeeper.BootstrapPlan, Now: time.Now(), Earlier: b, Watched: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := a.ServerObjects(time.Now())
+	if err != nil || len(objects) != 2 {
+		t.Fatalf("%+v, %v: %+v", objects, err, a.Report().Findings)
+	}
+	endpoints, slice := objects[0], objects[1]
+	if endpoints.Key != "/registry/services/endpoints/default/kubernetes" || endpoints.ModRevision != 80 || endpoints.Action != audit.ActionWrite {
+		t.Errorf("%+v", endpoints)
+	}
+	if slice.Key != "/registry/endpointslices/default/kubernetes" || slice.ModRevision != 0 || slice.Action != audit.ActionWrite {
+		t.Errorf("%+v", slice)
+	}
+	if raw, ok := strings.CutPrefix(string(endpoints.Value), "k8s\x00"); !ok || !strings.Contains(raw, "192.0.2.1") || strings.Contains(raw, "192.0.2.9") || !strings.Contains(raw, "kept") {
+		t.Errorf("%q", endpoints.Value)
+	}
+}

@@ -1,0 +1,105 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
+)
+
+// endpointInterval is the time between regular turns (k8s.io/kubernetes/pkg/controlplane/instance.go).
+const endpointInterval = 10 * time.Second
+
+// TestTurnsByEvent deletes what the bootstrap controller of a server keeps, through the API and in etcd: the Service
+// kubernetes with its address still recorded, as after a partial restore. Then it kills a server, whose address goes
+// with its lease.
+func TestTurnsByEvent(t *testing.T) {
+	onEachVersion(t, func(t *testing.T, version apiservertest.Version) {
+		etcd, servers := startServers(t, version, 1)
+		client := must(kubernetes.NewForConfig(servers[0].RESTConfig(apiservertest.Admin)))
+		const first, second = "192.0.2.1", "192.0.2.2"
+		await := func(what string, addresses ...string) {
+			t.Helper()
+			began := time.Now()
+			for err := checkEndpoints(t.Context(), client, addresses); err != nil; err = checkEndpoints(t.Context(), client, addresses) {
+				if time.Since(began) > time.Minute {
+					t.Fatalf("%s: %v", what, err)
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+			t.Logf("%s: right after %v", what, time.Since(began).Round(time.Millisecond))
+		}
+		await("start", first)
+		began := time.Now()
+		for _, one := range []struct {
+			what    string
+			deletes func(context.Context, string, metav1.DeleteOptions) error
+		}{
+			{"Endpoints", client.CoreV1().Endpoints("default").Delete},
+			{"EndpointSlice", client.DiscoveryV1().EndpointSlices("default").Delete},
+			{"Service", client.CoreV1().Services("default").Delete},
+		} {
+			if err := one.deletes(t.Context(), "kubernetes", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			await(one.what, first)
+		}
+		if took := time.Since(began); took > 2*endpointInterval {
+			t.Errorf("three turns took %v, as long as regular ones: changes cause none", took)
+		}
+		must(etcd.Delete(t.Context(), "/registry/services/specs/default/kubernetes"))
+		await("Service lost in etcd", first)
+		killed := apiservertest.Start(t, serverConfig(etcd.Endpoints(), version, true, 1))
+		await("second server", first, second)
+		killed.Kill()
+		awaitNoLease(t, etcd, second)
+		await("killed server", first)
+		checkAudit(t, etcd)
+	})
+}
+
+// checkEndpoints compares the addresses of the Service kubernetes, which must be there, with those of its servers.
+func checkEndpoints(ctx context.Context, client kubernetes.Interface, want []string) error {
+	if _, err := client.CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{}); err != nil {
+		return err
+	}
+	endpoints, err := client.CoreV1().Endpoints("default").Get(ctx, "kubernetes", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	slice, err := client.DiscoveryV1().EndpointSlices("default").Get(ctx, "kubernetes", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	var inEndpoints, inSlice []string
+	for _, subset := range endpoints.Subsets {
+		for _, address := range subset.Addresses {
+			inEndpoints = append(inEndpoints, address.IP)
+		}
+	}
+	for _, endpoint := range slice.Endpoints {
+		inSlice = append(inSlice, endpoint.Addresses...)
+	}
+	if !slices.Equal(inEndpoints, want) || !slices.Equal(inSlice, want) {
+		return fmt.Errorf("Endpoints have %v, the slice %v, not %v", inEndpoints, inSlice, want)
+	}
+	return nil
+}
+
+// awaitNoLease waits until the lease of a server is gone.
+func awaitNoLease(t *testing.T, etcd *clientv3.Client, address string) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if must(etcd.Get(t.Context(), "/registry/masterleases/"+address)).Count == 0 {
+			return
+		}
+	}
+	t.Fatalf("the lease of %s stays", address)
+}

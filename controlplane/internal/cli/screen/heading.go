@@ -1,0 +1,31 @@
+package screen
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+)
+
+// kindTexts are the types of sources for people.
+var kindTexts = map[string]string{audit.FromAPI: "cluster", audit.FromSnapshot: "etcd snapshot", audit.FromKine: "SQLite database of kine", audit.FromEtcd: "etcd"}
+
+// clusterName is what people know the cluster of a source by: the context of the kubeconfig with the server, or the
+// address or file with the UID of the Namespace kube-system.
+func clusterName(from *audit.Source) string {
+	switch {
+	case from.Context != "":
+		return from.Context + " (" + from.Name + ")"
+	case from.Cluster.UID != "":
+		return from.Name + " of cluster " + string(from.Cluster.UID)
+	default:
+		return from.Name
+	}
+}
+
+// Source writes the first line of a screen.
+func (s *Screen) Source(from *audit.Source) {
+	version, _, _ := strings.Cut(from.Version, " ")
+	s.text(0, "", fmt.Sprintf("%s %s, revision %d, %s, rangekeeper %s", kindTexts[from.Type], Printable(clusterName(from)), from.Revision, from.Time.Format("2006-01-02 15:04:05 UTC"), version))
+	s.Blank()
+}

@@ -1,0 +1,41 @@
+package screen
+
+import (
+	"fmt"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+)
+
+// rangeHeader is that of rangeRows.
+var rangeHeader = []string{"RANGE", "VALUES", "MODE", "SIZE", "USED", "FREE"}
+
+func rangeRow(r audit.Range) []string {
+	size, used, free, values := fmt.Sprint(r.Size.N), AmountText(r.Used, "at least "), AmountText(r.Free, "at most "), r.Range
+	if r.Size.Unseen {
+		size, free, values = "?", "?", "?"
+	}
+	mode := string(r.Mode)
+	if r.NotReady {
+		mode += ", not ready"
+	}
+	return []string{r.Name, values, mode, size, used, free}
+}
+
+// AmountText returns an amount, or its bound if the source does not show it.
+func AmountText(a audit.Amount, bound string) string {
+	if a.Unseen {
+		return bound + fmt.Sprint(a.N)
+	}
+	return fmt.Sprint(a.N)
+}
+
+func rangeRows(ranges []audit.Range) (rows [][]string) {
+	for _, r := range ranges {
+		rows = append(rows, rangeRow(r))
+	}
+	return rows
+}
+
+func (s *Screen) ranges(ranges []audit.Range) {
+	s.rows(0, append([][]string{rangeHeader}, rangeRows(ranges)...))
+}

@@ -1,0 +1,109 @@
+package screen
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
+)
+
+// Report writes a report of a program's audit for people, with maps of its ranges, if there are any, and the next
+// commands.
+func (s *Screen) Report(r *audit.Report, maps string, steps []Step, program string) {
+	s.Source(r.Source)
+	if r.Has(audit.Wasted) || r.Hides(audit.Wasted) {
+		s.counts(r.Summary.BySeverity, r.Severities())
+		s.text(0, "", totals(r))
+	} else if r.Namespace != "" {
+		s.text(0, bold, "ok: nothing found about Services of namespace "+Printable(r.Namespace))
+	} else {
+		s.text(0, bold, "ok: nothing found in "+Count(int(r.Summary.Services), "Service"))
+	}
+	s.Blank()
+	s.ranges(r.Ranges)
+	s.unreadable(r.Unreadable)
+	s.unknown(r.Unknown)
+	faults := FaultsOf(r, s.all)
+	for _, severity := range audit.Severities {
+		some := slices.DeleteFunc(slices.Clone(faults), func(f Fault) bool { return f.severity != severity })
+		if len(some) == 0 {
+			continue
+		}
+		s.Blank()
+		s.text(0, bold, severityTitles[severity])
+		s.faults(some, program)
+	}
+	if maps != "" {
+		s.b.WriteString("\n" + maps)
+	}
+	page := ""
+	if len(faults) > 0 {
+		first, _ := runbook.Named(Worst(faults).Reason)
+		page = first.Page()
+	}
+	if len(steps) > 0 {
+		s.next(steps, page)
+	}
+}
+
+func totals(r *audit.Report) string {
+	text := several(r.Summary.Findings, "finding")
+	if r.Namespace != "" {
+		text += " about Services of namespace " + Printable(r.Namespace)
+	} else {
+		text += ", " + several(r.Summary.Leaks, "leak")
+	}
+	text += ", " + Count(int(r.Summary.Services), "Service")
+	if n := r.Summary.Unreadable; n > 0 {
+		text += ", " + Count(n, "object") + " that cannot be read"
+	}
+	return text
+}
+
+// unreadable lists the objects that cannot be decoded.
+func (s *Screen) unreadable(all []audit.Unreadable) {
+	if len(all) == 0 {
+		return
+	}
+	s.Blank()
+	s.text(0, bold, fmt.Sprintf("Cannot be read: %d", len(all)))
+	var faults []Fault
+	for _, u := range all {
+		f := Fault{Value: u.Key, row: []string{u.Kind, Printable(u.Key)}}
+		for _, line := range Wrapped(Printable(u.Message), s.width-4, 0) {
+			f.claimants = append(f.claimants, []string{line})
+		}
+		faults = append(faults, f)
+	}
+	s.list(2, faults)
+	var uncertain []string
+	for _, u := range all {
+		if !slices.Contains(uncertain, u.Uncertain) {
+			uncertain = append(uncertain, u.Uncertain)
+		}
+	}
+	for _, text := range uncertain {
+		s.text(2, "", "Uncertain, as "+text)
+	}
+	s.text(2, "", "Restore or delete these keys: kube-apiserver cannot read the objects either, or shows them under the names of others. Until then leaks stay, and a repair writes nothing.")
+}
+
+// unknown lists what the source cannot see.
+func (s *Screen) unknown(all []audit.Unknown) {
+	if len(all) == 0 {
+		return
+	}
+	s.Blank()
+	s.text(0, bold, "Unknown")
+	for _, unknown := range all {
+		for _, line := range Wrapped("- "+unknown.Message, s.width-2, 2) {
+			s.b.WriteString("  " + line + "\n")
+		}
+	}
+}
+
+var severityTitles = map[audit.Severity]string{
+	audit.BreaksTraffic: "Breaks traffic now", audit.DuplicateRisk: "May be handed out twice", audit.Exhausted: "Full or nearly full",
+	audit.Wasted: "Wasted",
+}

@@ -1,0 +1,71 @@
+package screen
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
+)
+
+// Servers writes the addresses of the API servers: by which lease each is announced, and where clients get it from.
+// Then come the findings about the objects of the bootstrap controllers, for the user of a program.
+func (s *Screen) Servers(servers []audit.Server, findings []audit.Finding, program string) {
+	s.Blank()
+	s.text(0, bold, fmt.Sprintf("API servers: %d", len(servers)))
+	rows := [][]string{{"ADDRESS", "ENDPOINTS", "SLICES", "LEASE"}}
+	for _, server := range servers {
+		slices := strings.Join(server.Slices, ", ")
+		if server.InEndpoints == nil {
+			slices = "?"
+		} else if slices == "" {
+			slices = "none"
+		}
+		rows = append(rows, []string{Printable(server.Address), yesOrNo(server.InEndpoints), Printable(slices), leaseText(server)})
+	}
+	if len(servers) > 0 {
+		s.rows(2, rows)
+	}
+	shown := ""
+	for _, f := range findings { // sorted by reason
+		s.Blank()
+		s.text(0, "", f.Reason+": "+Printable(f.Message))
+		if entry, ok := runbook.Named(f.Reason); ok && f.Reason != shown {
+			shown = f.Reason
+			s.text(2, "", "Risk: "+entry.Risk)
+			s.text(2, "", "Remedy: "+Called(program, entry.Remedy))
+		}
+	}
+}
+
+func yesOrNo(is *bool) string {
+	switch {
+	case is == nil:
+		return "?"
+	case *is:
+		return "yes"
+	}
+	return "no"
+}
+
+// leaseText says until when a server is announced.
+func leaseText(server audit.Server) string {
+	l := server.Lease
+	switch {
+	case server.LeaseUnseen:
+		return "?"
+	case l == nil:
+		return "none"
+	}
+	written := fmt.Sprintf("written at revision %d", l.ModRevision)
+	switch {
+	case l.EtcdLease == clusterstate.LeaseMissing:
+		return written + ", never expires: etcd has no lease for the key"
+	case l.LeftSeconds > 0:
+		return fmt.Sprintf("%s, expires in %d s unless the server writes it again", written, l.LeftSeconds)
+	case l.TTLSeconds > 0:
+		return fmt.Sprintf("%s, expires %d s after the start of etcd", written, l.TTLSeconds)
+	}
+	return written
+}

@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/screen"
+)
+
+// repairServers looks a second time at what the API servers keep, if the last pass has found something that no server
+// may repair, and repairs what nobody has written meanwhile: a server that lives would have.
+func (r *repair) repairServers(ctx context.Context, plan *audit.Plan) error {
+	wait := r.last.LookAgain()
+	if wait == 0 {
+		return nil
+	}
+	stays := 0
+	for _, f := range plan.Findings {
+		if f.IsOfBootstrap() && f.Stays {
+			stays++
+		}
+	}
+	fmt.Fprintf(r.log, "rangekeeper: waiting %.0f s to look again at %s about the API servers' own objects: a server that lives repairs them\n",
+		wait.Seconds(), screen.Count(stays, "finding"))
+	since := time.Now() // after the state was read
+	select {
+	case <-time.After(wait):
+	case <-ctx.Done():
+		return fmt.Errorf("interrupted before the second look at the API servers' objects, which are as they were: %w", ctx.Err())
+	}
+	watched := time.Since(since)
+	state, err := r.source.Read(ctx, 0)
+	if err != nil {
+		return err
+	}
+	o := r.source.AuditOptions(state)
+	o.Earlier, o.Watched = r.lastState.Bootstrap, watched
+	later, err := r.source.AuditWith(state, o)
+	if err != nil {
+		return err
+	}
+	objects, err := later.ServerObjects(time.Now())
+	if err != nil {
+		return r.source.Explain(err)
+	}
+	var done []audit.ServerObject
+	for _, object := range objects {
+		written, err := r.source.WriteServerObject(ctx, object)
+		if err != nil {
+			plan.ServersRepaired(later, done)
+			return err
+		}
+		if !written {
+			fmt.Fprintf(r.log, "rangekeeper: %s %s has changed meanwhile and stays as it is\n", object.Kind, screen.Printable(object.Name))
+			r.leftAlone++
+			if object.Kind == audit.KindMasterLease {
+				continue
+			}
+			break // the slice depends on the Endpoints
+		}
+		done = append(done, object)
+	}
+	plan.ServersRepaired(later, done)
+	return nil
+}
+
+// reportUnseen says what of the API servers' objects is not repaired, as the source does not show it.
+func (r *repair) reportUnseen(a *audit.Audit) {
+	for _, u := range a.Report().Unknown {
+		if u.IsOfBootstrap() {
+			fmt.Fprintf(r.log, "rangekeeper: not known, and so not repaired: %s\n", u.Message)
+		}
+	}
+}

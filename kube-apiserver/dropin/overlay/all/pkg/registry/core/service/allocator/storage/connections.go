@@ -1,0 +1,73 @@
+package storage
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/stats"
+)
+
+// changes is how often the clients that Connect returns lost a connection or made one again. The first connection to
+// each member of etcd does not count, unless the client has lost one before.
+var changes atomic.Int64
+
+// Connections identifies the connections to etcd: it is another number once one was lost or made again. While it is the
+// same, no other etcd, and no older state of one, can have taken the place of the etcd that was there before, as a
+// restore ends its connections.
+func Connections() int64 { return changes.Load() }
+
+// counted counts the changes of a client's connections. gRPC reports a new connection before it uses it.
+type counted struct {
+	// again is called when the client is connected again, or to one more member; nil for nothing.
+	again func()
+	// members is how many members etcd has.
+	members int
+	// client is the client, once there is one.
+	client atomic.Pointer[clientv3.Client]
+
+	mu sync.Mutex
+	// made is how many connections were made.
+	made int
+	// hasLost: a connection was lost.
+	hasLost bool
+}
+
+func (c *counted) HandleConn(_ context.Context, event stats.ConnStats) {
+	switch event.(type) {
+	case *stats.ConnBegin:
+		if !c.begin() && c.again != nil {
+			c.again()
+		}
+	case *stats.ConnEnd:
+		if client := c.client.Load(); client == nil || client.Ctx().Err() == nil {
+			c.lose()
+		} // else the client was closed
+	}
+}
+
+// begin counts a new connection, and returns whether it is the client's first. gRPC may report one before the loss of
+// the one that it replaces, so more of them than members count, too.
+func (c *counted) begin() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.made++
+	if c.hasLost || c.made > c.members {
+		changes.Add(1)
+	}
+	return c.made == 1
+}
+
+func (c *counted) lose() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hasLost = true
+	changes.Add(1)
+}
+
+func (c *counted) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+
+func (c *counted) HandleRPC(context.Context, stats.RPCStats) {}
+
+func (c *counted) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }

@@ -1,0 +1,211 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"sync"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/kubernetes"
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/etcd3"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	"k8s.io/component-base/tracing"
+	api "k8s.io/kubernetes/pkg/apis/core"
+	apiv1 "k8s.io/kubernetes/pkg/apis/core/v1"
+	"k8s.io/kubernetes/pkg/apis/networking"
+	allocatorstorage "k8s.io/kubernetes/pkg/registry/core/service/allocator/storage"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/repaircontroller"
+)
+
+// services stores Services.
+type services struct {
+	storage.Interface
+	// raw stores the same objects without a watch cache. Its writes have the conditions in their context.
+	raw storage.Interface
+	// prefix is that of the keys, as the storages know them; etcd has them below keys, which ends with a slash.
+	// cidrKeys is that of ServiceCIDR objects; "" if they are not in the etcd of Services.
+	prefix, keys, cidrKeys string
+	// cachedCIDRs returns the revision of the watch cache of ServiceCIDR objects, and theirs by name; nil if servers do
+	// not follow them.
+	cachedCIDRs func(context.Context) (revision string, objects map[string]string, err error)
+	// etcd is the client of raw.
+	etcd *clientv3.Client
+	// unchecked has an element if the watch caches are to be compared with etcd.
+	unchecked  chan struct{}
+	newRequest func() *request
+	// deleting has the deletion of each deleted Service, by the object into which it was decoded, until its values are
+	// released.
+	deleting sync.Map
+}
+
+// follow gives both stores the storage and the hooks of this package, and the allocators what they need of it. NewREST
+// calls it instead of setting the status store's hook (see scripts/dropin.sh).
+func (r *REST) follow(status *genericregistry.Store, getter generic.RESTOptionsGetter) error {
+	options, err := getter.GetRESTOptions(r.Store.DefaultQualifiedResource, &api.Service{})
+	if err != nil {
+		return err
+	}
+	s := &services{
+		Interface: r.Store.Storage.Storage, prefix: path.Join("/", options.ResourcePrefix),
+		keys:      path.Join("/", options.StorageConfig.Prefix, options.ResourcePrefix) + "/",
+		unchecked: make(chan struct{}, 1),
+	}
+	closeRaw, err := s.openRaw(options.StorageConfig, r.Store)
+	if err != nil {
+		return fmt.Errorf("open the storage of Services: %w", err)
+	}
+	var checks sync.WaitGroup
+	ctx, cancel := context.WithCancel(context.Background())
+	destroy := r.Store.DestroyFunc
+	closeAll := sync.OnceFunc(func() {
+		cancel()
+		checks.Wait()
+		closeRaw()
+	})
+	r.Store.DestroyFunc = func() {
+		destroy()
+		closeAll()
+	}
+	s.followDeletions(r, status)
+
+	addresses, err := keysOf(networking.Resource("ipaddresses"), &networking.IPAddress{}, options.StorageConfig, getter)
+	if err != nil {
+		return err
+	}
+	s.cidrKeys, err = keysOf(networking.Resource("servicecidrs"), &networking.ServiceCIDR{}, options.StorageConfig, getter)
+	if err != nil {
+		return err
+	}
+	allocators := []any{r.alloc.serviceNodePorts}
+	for _, addresses := range r.alloc.serviceIPAllocatorsByFamily {
+		allocators = append(allocators, addresses)
+	}
+	list := func(ctx context.Context, at int64) ([]*corev1.Service, int64, error) {
+		return s.list(ctx, at, r.defaultOnRead)
+	}
+	for _, one := range allocators {
+		if one, ok := one.(interface {
+			SetServices(repaircontroller.ListServices)
+		}); ok {
+			one.SetServices(list)
+		}
+		if one, ok := one.(interface{ SetObjectKeys(addresses, cidrs string) }); ok {
+			one.SetObjectKeys(addresses, s.cidrKeys)
+		}
+		if one, ok := one.(interface {
+			CachedCIDRs(context.Context) (string, map[string]string, error)
+		}); ok && s.cidrKeys != "" {
+			s.cachedCIDRs = one.CachedCIDRs
+		}
+	}
+	s.checkAgain() // the first check connects the client
+	checks.Go(func() { s.checkCaches(ctx) })
+	return nil
+}
+
+// openRaw opens raw like k8s.io/apiserver/pkg/storage/storagebackend/factory, with conditions in the transactions, and
+// returns a function that closes it.
+func (s *services) openRaw(config *storagebackend.ConfigForResource, of *genericregistry.Store) (func(), error) {
+	etcd, err := allocatorstorage.Connect(config.Transport, s.checkAgain, grpc.WithStatsHandler(otelgrpc.NewClientHandler(
+		otelgrpc.WithPropagators(tracing.Propagators()), otelgrpc.WithTracerProvider(config.Transport.TracerProvider),
+	)))
+	if err != nil {
+		return nil, err
+	}
+	s.etcd = etcd
+	etcd.KV = etcd3.NewETCDLatencyTracker(clientv3.NewKVFromKVClient(guarded{clientv3.RetryKVClient(etcd)}, etcd))
+	client := &kubernetes.Client{Client: etcd}
+	client.Kubernetes = conditional{client}
+	own := *config
+	if own.Transformer == nil {
+		own.Transformer = identity.NewEncryptCheckTransformer()
+	}
+	decoder := etcd3.NewDefaultDecoder(own.Codec, storage.APIObjectVersioner{})
+	raw, closeStore, err := newRaw(client, &own, of.NewFunc, of.NewListFunc, s.prefix, decoder)
+	if err != nil {
+		return nil, errors.Join(err, etcd.Close())
+	}
+	s.raw = raw
+	return func() {
+		closeStore()
+		_ = etcd.Close()
+	}, nil
+}
+
+// keysOf returns the prefix of the keys of the objects of a resource; "" if they are not in the etcd of Services.
+func keysOf(resource schema.GroupResource, example runtime.Object, services *storagebackend.ConfigForResource, getter generic.RESTOptionsGetter) (string, error) {
+	options, err := getter.GetRESTOptions(resource, example)
+	if err != nil {
+		return "", err
+	}
+	ours, theirs := slices.Sorted(slices.Values(services.Transport.ServerList)), slices.Sorted(slices.Values(options.StorageConfig.Transport.ServerList))
+	if !slices.Equal(ours, theirs) {
+		return "", nil
+	}
+	return path.Join("/", options.StorageConfig.Prefix, options.ResourcePrefix) + "/", nil
+}
+
+// cached returns the object in the watch cache, so that a write does not read it from etcd; nil if there is none. It is
+// also nil once etcd may have been restored: it can have another object with the same revision, and would accept a
+// write that began with the one of the cache, with values that other Services have by now. The cache is right again
+// once the server restarts.
+func (s *services) cached(ctx context.Context, key string) runtime.Object {
+	if allocatorstorage.MayBeRestored() {
+		return nil
+	}
+	found := &api.Service{}
+	err := s.Interface.Get(ctx, key, storage.GetOptions{ResourceVersion: "0", IgnoreNotFound: true}, found)
+	if err != nil || found.ResourceVersion == "" {
+		return nil
+	}
+	return found.DeepCopy()
+}
+
+// pageSize is that of the API server's own lists.
+const pageSize = 500
+
+// list lists the Services of all namespaces in etcd, at a revision if that is not 0, with defaults like those that
+// clients get.
+func (s *services) list(ctx context.Context, at int64, setDefaults func(runtime.Object)) (all []*corev1.Service, revision int64, err error) {
+	options := storage.ListOptions{Predicate: storage.Everything, Recursive: true}
+	options.Predicate.Limit = pageSize
+	if at != 0 {
+		options.ResourceVersion, options.ResourceVersionMatch = strconv.FormatInt(at, 10), metav1.ResourceVersionMatchExact
+	}
+	for {
+		var page api.ServiceList
+		if err := s.raw.GetList(ctx, s.prefix, options, &page); err != nil {
+			return nil, 0, err
+		}
+		for i := range page.Items {
+			service, converted := &page.Items[i], &corev1.Service{}
+			setDefaults(service)
+			service.ManagedFields = nil // no repair needs them, and they are most of the memory
+			if err := apiv1.Convert_core_Service_To_v1_Service(service, converted, nil); err != nil {
+				return nil, 0, err
+			}
+			all = append(all, converted)
+		}
+		if page.Continue == "" {
+			revision, err = strconv.ParseInt(page.ResourceVersion, 10, 64)
+			return all, revision, err
+		}
+		options.Predicate.Continue = page.Continue
+		options.ResourceVersion, options.ResourceVersionMatch = "", "" // they are in it
+	}
+}
