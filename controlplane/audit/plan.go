@@ -35,7 +35,9 @@ type Plan struct {
 	// ServerObjects are what the API servers keep and the repair writes or deletes; in data at rest the leases of all
 	// servers, as none of them runs.
 	ServerObjects []ServerObject `json:"serverObjects,omitempty"`
-	Summary       PlanSummary    `json:"summary"`
+	// Unknown is what the source does not show, and so is not repaired.
+	Unknown []Unknown   `json:"unknown,omitempty"`
+	Summary PlanSummary `json:"summary"`
 	// Applied reports whether it was carried out.
 	Applied bool `json:"applied"`
 }
@@ -228,7 +230,7 @@ func (p *Plan) sortRanges() {
 // Plan returns what a repair changes: the document of what is to be done, or of what
 // was done, once the core's report has recorded it.
 func (a *Audit) Plan() (*Plan, error) {
-	p := &Plan{APIVersion: APIVersion, Kind: KindRepairPlan, Source: a.report.Source, Ranges: []RangePlan{}}
+	p := &Plan{APIVersion: APIVersion, Kind: KindRepairPlan, Source: a.report.Source, Ranges: []RangePlan{}, Unknown: a.report.Unknown}
 	for i, r := range a.ranges {
 		if r.record == rangekeeper.RecordBitmap {
 			set, clear := textsOf(a.core.Values(i, rangekeeper.ValuesSet)), textsOf(a.core.Values(i, rangekeeper.ValuesClear))

@@ -87,13 +87,14 @@ func (s *leaseStore) delete(ctx context.Context, d *deleteLease) answer {
 }
 
 // WriteKey writes a value to a key of etcd, or deletes the key if it is nil, unless the key has another revision than
-// this one, 0 for no key: then it was not written.
-func WriteKey(ctx context.Context, client *clientv3.Client, key string, value []byte, modRevision int64) (written bool, err error) {
+// this one, 0 for no key, or one of the conditions does not hold: then it was not written.
+func WriteKey(ctx context.Context, client *clientv3.Client, key string, value []byte, modRevision int64, conditions ...clientv3.Cmp) (written bool, err error) {
 	write := clientv3.OpDelete(key)
 	if value != nil {
 		write = clientv3.OpPut(key, string(value))
 	}
-	response, err := client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", modRevision)).Then(write).Commit()
+	conditions = append(conditions, clientv3.Compare(clientv3.ModRevision(key), "=", modRevision))
+	response, err := client.Txn(ctx).If(conditions...).Then(write).Commit()
 	return err == nil && response.Succeeded, err
 }
 

@@ -71,6 +71,12 @@ func (b *Bootstrap) endpointVersions() (all []string) {
 	return all
 }
 
+// NoNewServer is the condition in etcd that no API server has got a lease since the state was read.
+func (s *State) NoNewServer() clientv3.Cmp {
+	leases := newBootstrapPrefixes(absolute(s.Identity.Prefix)).leases
+	return clientv3.Compare(clientv3.CreateRevision(leases), "<", s.Revision+1).WithPrefix()
+}
+
 // EtcdLeaseState says whether etcd has the lease of a key.
 type EtcdLeaseState string
 
@@ -195,9 +201,9 @@ func (b *Bootstrap) readLeaseStates(ctx context.Context, client *clientv3.Client
 		if err != nil {
 			return fmt.Errorf("read etcd's lease of %s: %w", lease.Key, err)
 		}
-		if answer.TTL >= 0 {
+		if answer.GrantedTTL > 0 { // also of one that has expired, and that etcd is about to revoke
 			lease.State = LeaseGranted
-			lease.TTL, lease.Left = time.Duration(answer.GrantedTTL)*time.Second, time.Duration(answer.TTL)*time.Second
+			lease.TTL, lease.Left = time.Duration(answer.GrantedTTL)*time.Second, time.Duration(max(answer.TTL, 0))*time.Second
 			continue
 		}
 		// The key may have gone with its lease, or may have got another one, since it was read.

@@ -374,6 +374,10 @@ func (p *preflight) checkBeta() {
 func (p *preflight) unknown(u audit.Unknown) {
 	c := Check{Name: cmp.Or(u.Range, "API servers"), Level: Unknown, Message: strings.ToUpper(u.Message[:1]) + u.Message[1:] + ".", Remedy: "Read etcd or an etcd snapshot, with --endpoints or --etcd-snapshot."}
 	switch {
+	case u.IsOfBootstrap() && !p.unseen():
+		c.Remedy = "Remove the reason, and look again."
+	case u.IsOfBootstrap():
+		c.Remedy = "Read etcd or an etcd snapshot with the program rangekeeper."
 	case strings.Contains(u.Message, "--service-node-port-range"):
 		c.Remedy = "Name the range of the API servers with --service-node-port-range, or read etcd or an etcd snapshot."
 	case u.Range == clusterstate.ServiceNodePorts:

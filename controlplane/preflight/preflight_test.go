@@ -242,7 +242,7 @@ func TestChecks(t *testing.T) {
 		{"leases unseen", objects("v1.35.4"), "1.36", flag, func(c cluster) {
 			c.servers()
 			c.Bootstrap.LeasesUnseen = "the Kubernetes API does not serve them"
-		}, []string{unknown + "API servers: Whether servers that have ended still hold leases"}},
+		}, []string{unknown + "API servers: Remove the reason, and look again."}},
 
 		// Findings
 		{"double ClusterIP", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.service("more", "10.96.0.1") },

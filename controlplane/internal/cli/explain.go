@@ -70,8 +70,9 @@ its meaning, risk and remedy, as docs/runbook.md does; this reads no cluster.`,
 		isServers := namespace == metav1.NamespaceDefault && name == clusterstate.KubernetesService
 		if isService {
 			all, err = a.ExplainService(namespace, name)
-			if isServers && errors.Is(err, audit.ErrNone) { // which is a finding
-				all, err = []*audit.Explanation{}, nil
+			servers, findings := a.KubernetesService()
+			if isServers && errors.Is(err, audit.ErrNone) && len(servers)+len(findings) > 0 {
+				all, err = []*audit.Explanation{}, nil // that it is missing is a finding
 			}
 			shown.Title(fmt.Sprintf("Service %s, %s", screen.Printable(namespace+"/"+name), screen.Count(len(all), "value")))
 		} else {

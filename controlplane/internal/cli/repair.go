@@ -174,9 +174,6 @@ func (r *repair) run(ctx context.Context) (*audit.Plan, error) {
 		return r.applyPlan(ctx)
 	case r.source.Online():
 		plan, err := r.online(ctx)
-		if plan != nil {
-			r.reportUnseen(r.last)
-		}
 		if err == nil && r.apply {
 			err = r.repairServers(ctx, plan)
 		}
@@ -196,7 +193,6 @@ func (r *repair) run(ctx context.Context) (*audit.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.reportUnseen(a)
 	if r.toFile != "" {
 		values, err := a.NewValues(time.Now())
 		if err != nil {

@@ -47,13 +47,13 @@ func (r *repair) repairServers(ctx context.Context, plan *audit.Plan) error {
 	}
 	var done []audit.ServerObject
 	for _, object := range objects {
-		written, err := r.source.WriteServerObject(ctx, object)
+		written, err := r.source.WriteServerObject(ctx, object, state)
 		if err != nil {
 			plan.ServersRepaired(later, done)
 			return err
 		}
 		if !written {
-			fmt.Fprintf(r.log, "rangekeeper: %s %s has changed meanwhile and stays as it is\n", object.Kind, screen.Printable(object.Name))
+			fmt.Fprintf(r.log, "rangekeeper: %s %s stays as it is: it has changed meanwhile, or a server has started\n", object.Kind, screen.Printable(object.Name))
 			r.leftAlone++
 			if object.Kind == audit.KindMasterLease {
 				continue
@@ -64,13 +64,4 @@ func (r *repair) repairServers(ctx context.Context, plan *audit.Plan) error {
 	}
 	plan.ServersRepaired(later, done)
 	return nil
-}
-
-// reportUnseen says what of the API servers' objects is not repaired, as the source does not show it.
-func (r *repair) reportUnseen(a *audit.Audit) {
-	for _, u := range a.Report().Unknown {
-		if u.IsOfBootstrap() {
-			fmt.Fprintf(r.log, "rangekeeper: not known, and so not repaired: %s\n", u.Message)
-		}
-	}
 }

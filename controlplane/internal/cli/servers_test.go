@@ -7,8 +7,78 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/source"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
+
+// TestExplainNoServer: in an etcd in which no server has run there is nothing to explain.
+func TestExplainNoServer(t *testing.T) {
+	from := []string{"--endpoints", etcdtest.Start(t, "").Endpoints()[0]}
+	runOK(t, append([]string{"init", "servicenodeports", "30000-30003"}, from...)...)
+	code, text, stderr := run(t, append([]string{"explain", "default/kubernetes"}, from...)...)
+	if code != exitNone || !strings.Contains(stderr, "default/kubernetes") {
+		t.Errorf("exit code %d: %s%s", code, text, stderr)
+	}
+}
+
+// TestServerObjectIsWritten writes Endpoints only if no server has got a lease since they were judged. That another
+// server has renewed its lease, or that one is gone, does not matter.
+func TestServerObjectIsWritten(t *testing.T) {
+	etcd := etcdtest.Start(t, etcdtest.Fixture(etcdtest.DualStack, "clean.db.gz"))
+	ctx, client := t.Context(), etcd.Client()
+	s := &source.Source{Client: client, Linked: program.Linked}
+	const lease = "/registry/masterleases/10.0.9.9"
+	object := audit.ServerObject{Action: audit.ActionWrite, Kind: audit.KindEndpoints, Name: "kubernetes", Key: "/registry/written", Value: []byte("x")}
+	for _, c := range []struct {
+		what    string
+		does    func() error
+		written bool
+	}{
+		{"nothing", func() error { return nil }, true},
+		{"a lease is renewed", func() error { _, err := client.Put(ctx, lease, "y"); return err }, true},
+		{"a server starts", func() error { _, err := client.Put(ctx, "/registry/masterleases/10.0.9.8", "y"); return err }, false},
+		{"all leases are gone", func() error {
+			_, err := client.Delete(ctx, "/registry/masterleases/", clientv3.WithPrefix())
+			return err
+		}, true},
+		{"the object is written", func() error { _, err := client.Put(ctx, object.Key, "y"); return err }, false},
+	} {
+		got, err := client.Get(ctx, object.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if object.ModRevision = 0; got.Count > 0 {
+			object.ModRevision = got.Kvs[0].ModRevision
+		}
+		judged, err := clusterstate.ReadEtcd(ctx, client, clusterstate.Options{Bootstrap: true})
+		if err == nil {
+			err = c.does()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if written, err := s.WriteServerObject(ctx, object, judged); written != c.written || err != nil {
+			t.Errorf("%s: written %t, %v", c.what, written, err)
+		}
+	}
+}
+
+// TestRepairTellsUnknown: what the repair does not know is in its plan.
+func TestRepairTellsUnknown(t *testing.T) {
+	etcd := etcdtest.Start(t, etcdtest.Fixture(etcdtest.DualStack, "clean.db.gz"))
+	if _, err := etcd.Client().Put(t.Context(), "/registry/masterleases/10.0.9.8", "k8s:enc:aescbc:v1:key:x"); err != nil {
+		t.Fatal(err)
+	}
+	const encrypted = "values are encrypted at rest"
+	plan := runJSON[audit.Plan](t, exitFound, "repair", "--endpoints", etcd.Endpoints()[0])
+	if len(plan.Unknown) != 1 || !strings.Contains(plan.Unknown[0].Message, encrypted) {
+		t.Errorf("%+v", plan.Unknown)
+	}
+	if _, text, _ := run(t, "repair", "--endpoints", etcd.Endpoints()[0]); !strings.Contains(text, encrypted) {
+		t.Error(text)
+	}
+}
 
 // TestExplainServers tells which API server is announced until when: of a snapshot that a server has left behind, of
 // the same in a running etcd, and without the Service.

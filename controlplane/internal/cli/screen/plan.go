@@ -57,6 +57,7 @@ func (s *Screen) Plan(p *audit.Plan, steps []Step, page, program string) {
 	s.planGroup("An administrator must delete the IPAddress object", objects, program)
 	s.planGroup("Only an administrator can repair", others, program)
 	s.planGroup("Only the owner of the Service can repair", owners, program)
+	s.unknown(p.Unknown)
 	if len(steps) > 0 {
 		s.next(steps, page)
 	}

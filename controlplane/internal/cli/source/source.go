@@ -31,7 +31,7 @@ type Linked struct {
 	// Judge is [rangekeeper.BootstrapPlan], which links the bootstrap controller, and WriteKey that of package
 	// bootstrap, which writes what its judgement repairs.
 	Judge    audit.Judge
-	WriteKey func(ctx context.Context, client *clientv3.Client, key string, value []byte, modRevision int64) (written bool, err error)
+	WriteKey func(ctx context.Context, client *clientv3.Client, key string, value []byte, modRevision int64, conditions ...clientv3.Cmp) (written bool, err error)
 }
 
 // Source is where a command reads a cluster's state from.
@@ -191,15 +191,21 @@ func (s *Source) Store(ctx context.Context) (*ranges.Store, error) {
 	return &ranges.Store{Client: client, Prefix: s.prefix}, err
 }
 
-// WriteServerObject writes or deletes an object of the API servers in etcd, unless it has changed since it was read:
-// then it was not written.
-func (s *Source) WriteServerObject(ctx context.Context, o audit.ServerObject) (written bool, err error) {
+// WriteServerObject writes or deletes an object of the API servers in etcd, unless it has changed since the state was
+// read that it was judged by, or a server has started since whose address the endpoints need: then it was not written.
+func (s *Source) WriteServerObject(ctx context.Context, o audit.ServerObject, judged *clusterstate.State) (written bool, err error) {
 	client, err := s.connect(ctx)
 	if err != nil {
 		return false, err
 	}
-	if written, err = s.Linked.WriteKey(ctx, client, o.Key, o.Value, o.ModRevision); err != nil {
-		err = fmt.Errorf("key %s: %w", o.Key, err)
+	var conditions []clientv3.Cmp
+	if o.Kind != audit.KindMasterLease {
+		conditions = append(conditions, judged.NoNewServer())
+	}
+	ctx, cancel := context.WithTimeout(ctx, ranges.OperationTimeout)
+	defer cancel()
+	if written, err = s.Linked.WriteKey(ctx, client, o.Key, o.Value, o.ModRevision, conditions...); err != nil {
+		err = s.connection.Named(fmt.Errorf("key %s: %w", o.Key, etcdflags.Explained(err)))
 	}
 	return written, err
 }

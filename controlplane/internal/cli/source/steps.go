@@ -225,13 +225,16 @@ func (s *Source) ReportSteps(r *audit.Report) []screen.Step {
 // carried out into the file toFile, if these are not "".
 func (s *Source) PlanSteps(p *audit.Plan, planTo, toFile string) (steps []screen.Step, page string) {
 	switch {
-	case !p.Applied && (p.ChangesAny() || p.LooksAgain()):
+	case !p.Applied && (p.ChangesAny() || p.LooksAgain() && planTo == ""):
 		steps = append(steps, s.applyStep(planTo))
 	case p.Applied && toFile != "":
 		page = "docs/runbook.md#restore-a-repaired-snapshot"
 		steps = append(steps, screen.Step{Why: "check the repaired snapshot, then restore it as the runbook says", Words: []string{s.Program, "audit", "--etcd-snapshot " + screen.Quoted(toFile)}})
 	case p.Applied:
 		steps = append(steps, screen.Step{Why: "check the result", Words: s.Command("audit")})
+	}
+	if planTo != "" && p.LooksAgain() {
+		steps = append(steps, screen.Step{Why: "repair what the API servers keep, which no plan holds", Words: s.Command("repair", "--apply")})
 	}
 	objects, others, owners := screen.PlanLeft(p, false)
 	steps = append(steps, s.deleteSteps(objects)...)
