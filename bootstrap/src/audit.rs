@@ -34,12 +34,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::address::is_ipv6;
 use crate::config::{Periods, etcd_prefix, first_address, lease_directory};
-use crate::endpoints::{self, Wanted, has_right_form, listed};
+use crate::endpoints::{self, Wanted, has_right_form, listed, skips_mirror};
 use crate::leases::{Fault, StoredLease, Survey, check, survey};
 use crate::namespaces::SYSTEM;
 use crate::object::{Change, Kind, NAME, NAMESPACE, Object, ObjectKey};
 use crate::request::Request;
-use crate::slice::{self, SERVICE_LABEL};
+use crate::slice::{self, SERVICE_LABEL, is_mirror};
 
 /// What was read of a cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -442,7 +442,8 @@ fn judge_objects(objects: &KubernetesObjects, leases: Option<&Leases<'_>>, obser
     let found = listed(objects.endpoints.as_ref());
     let before = verdict.findings.len();
     // Without any lease, servers keep the endpoints in another way, or none of them runs.
-    if let Some(leases) = leases.filter(|leases| !leases.live.is_empty()) {
+    let keepers = leases.filter(|leases| !leases.live.is_empty());
+    if let Some(leases) = keepers {
         if objects.endpoints.is_none() {
             let message = "servers hold leases, and the Endpoints of the Service kubernetes do not exist".into();
             verdict.about(Reason::EndpointsMissing, NAME, key(Kind::Endpoints), message);
@@ -461,14 +462,18 @@ fn judge_objects(objects: &KubernetesObjects, leases: Option<&Leases<'_>>, obser
             verdict.about(Reason::LeaseWithoutEndpoint, address, key(Kind::Endpoints), message);
         }
     }
-    if objects.endpoints.as_ref().is_some_and(|endpoints| !has_right_form(endpoints)) {
+    // An administrator keeps Endpoints that the mirroring controller may write slices of, if no server does
+    // (`--endpoint-reconciler-type=none`).
+    let is_mirrored = keepers.is_none() && objects.endpoints.as_ref().is_some_and(|endpoints| !skips_mirror(endpoints));
+    let of_servers = objects.endpoints.as_ref().filter(|_| !is_mirrored);
+    if of_servers.is_some_and(|endpoints| !has_right_form(endpoints)) {
         let message =
             "the Endpoints of the Service kubernetes have more than one subset, or ports that an API server refuses"
                 .into();
         verdict.about(Reason::EndpointsNotValid, NAME, key(Kind::Endpoints), message);
     }
     let own = objects.slices.iter().find(|slice| slice.metadata.name.as_deref() == Some(NAME));
-    if let Some(endpoints) = objects.endpoints.as_ref().filter(|endpoints| has_right_form(endpoints))
+    if let Some(endpoints) = of_servers.filter(|endpoints| has_right_form(endpoints))
         && slice::plan(endpoints, own) != Change::Leave
     {
         let what = if own.is_some() { "does not match its Endpoints" } else { "does not exist" };
@@ -484,7 +489,7 @@ fn judge_objects(objects: &KubernetesObjects, leases: Option<&Leases<'_>>, obser
         }
         verdict.repairs.extend(repairs.into_iter().filter(|_| is_due));
     }
-    judge_left_over(objects, verdict);
+    judge_left_over(objects, is_mirrored, verdict);
     judge_service(objects, &found, observed, verdict);
 }
 
@@ -534,8 +539,8 @@ fn slice_key(slice: &EndpointSlice) -> ObjectKey {
 
 /// Slices of the Service that have another name than the one that servers write. Somebody may keep one for addresses of
 /// servers that no lease has, such as those of the other IP family, so none is deleted.
-fn judge_left_over(objects: &KubernetesObjects, verdict: &mut Verdict) {
-    for slice in &objects.slices {
+fn judge_left_over(objects: &KubernetesObjects, is_mirrored: bool, verdict: &mut Verdict) {
+    for slice in objects.slices.iter().filter(|slice| !(is_mirrored && is_mirror(slice))) {
         let labels = slice.metadata.labels.as_ref();
         let is_ours = labels.and_then(|labels| labels.get(SERVICE_LABEL)).is_some_and(|name| name == NAME);
         let name = slice.metadata.name.as_deref().unwrap_or_default();

@@ -44,6 +44,7 @@ use crate::leases::Fault;
 use crate::lifecycle::{FIRST_REPAIRS, Lifecycle, Phase, Work};
 use crate::modes::{Mode, Stage};
 use crate::object::{Kind, ObjectKey};
+use crate::reconcile::Found;
 use crate::request::{Answer, Event, Failure, Reason, Repair, Request};
 use crate::rounds::{Context, EndpointsRound, KubernetesRound, NamespacesRound, OwnLease, Progress, Round};
 
@@ -124,6 +125,7 @@ struct Running {
     work: Work,
     round: Round,
     faults: Vec<Fault>,
+    found: Option<Found>,
     /// The ID of the request, and the time by which it must be answered.
     id: u64,
     deadline: Duration,
@@ -229,9 +231,9 @@ impl Controller {
     }
 
     fn begin(&mut self, work: Work) {
-        let mut faults = Vec::new();
+        let (mut faults, mut found) = (Vec::new(), None);
         let Self { settings, own, address_taken, .. } = self;
-        let mut context = Context { settings, own, address_taken, faults: &mut faults };
+        let mut context = Context { settings, own, address_taken, faults: &mut faults, found: &mut found };
         let (round, progress) = match work {
             Work::Readiness => {
                 let path = self.lifecycle.ready_path().into();
@@ -253,7 +255,7 @@ impl Controller {
                 (Round::Endpoints(Box::new(round)), progress)
             }
         };
-        let running = Running { work, round, faults, id: 0, deadline: Duration::ZERO, cancelled: false };
+        let running = Running { work, round, faults, found, id: 0, deadline: Duration::ZERO, cancelled: false };
         self.proceed(running, progress);
     }
 
@@ -261,9 +263,10 @@ impl Controller {
         let Some(at) = self.running.iter().position(|running| running.id == id) else { return };
         let mut running = self.running.swap_remove(at);
         let Self { settings, own, address_taken, .. } = self;
-        let mut context = Context { settings, own, address_taken, faults: &mut running.faults };
+        let Running { round, faults, found, .. } = &mut running;
+        let mut context = Context { settings, own, address_taken, faults, found };
         // Cancelled work takes the answer as well, which may say whether the server's lease was written.
-        let progress = running.round.answered(&mut context, answer);
+        let progress = round.answered(&mut context, answer);
         if running.cancelled {
             self.lifecycle.done(running.work, false);
         } else {
@@ -296,6 +299,7 @@ impl Controller {
             let all = result.is_ok() && work == Work::KubernetesService;
             self.reports.extend(self.journal.found(now, &running.faults, all));
         }
+        self.reports.extend(running.found.and_then(|found| self.journal.counted(found)));
         let was_starting = self.lifecycle.phase() == Phase::Starting;
         let is_fatal = self.lifecycle.done(work, result.is_ok());
         match result {

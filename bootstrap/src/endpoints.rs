@@ -85,15 +85,19 @@ pub fn plan(existing: Option<&Endpoints>, wanted: &Wanted) -> Change<Endpoints> 
     };
     let is_empty = count(&repaired.addresses) + count(&repaired.not_ready_addresses) == 0;
     let subsets = if is_empty { Vec::new() } else { vec![repaired] };
-    let labels = existing.metadata.labels.as_ref();
-    let skips_mirror = labels.and_then(|labels| labels.get(SKIP_MIRROR_LABEL)).is_some_and(|value| value == "true");
-    if skips_mirror && subsets == found {
+    if skips_mirror(existing) && subsets == found {
         return Change::Leave;
     }
     let mut endpoints = existing.clone();
     endpoints.metadata.labels.get_or_insert_default().insert(SKIP_MIRROR_LABEL.into(), "true".into());
     endpoints.subsets = (!subsets.is_empty()).then_some(subsets);
     Change::Update(endpoints)
+}
+
+/// Whether the mirroring controller creates no slices for these Endpoints. Servers that keep Endpoints see to it.
+pub(crate) fn skips_mirror(endpoints: &Endpoints) -> bool {
+    let labels = endpoints.metadata.labels.as_ref();
+    labels.and_then(|labels| labels.get(SKIP_MIRROR_LABEL)).is_some_and(|value| value == "true")
 }
 
 /// The usable addresses that any subset lists as ready.

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::leases::Fault;
 use crate::lifecycle::Work;
+use crate::reconcile::Found;
 use crate::request::{Failure, Reason};
 
 /// The time after a report within which the same problem is not reported again, so that one that comes and goes does
@@ -53,6 +54,8 @@ pub enum Report {
     FaultFound(#[serde(with = "described")] Fault),
     /// A lease is no longer wrong.
     FaultGone(Fault),
+    /// The turn of the endpoints has found other numbers of addresses than the one before.
+    Endpoints(Found),
     /// Both repairs have succeeded: the server may serve.
     Started,
     /// A failure stops the server.
@@ -99,6 +102,7 @@ pub struct Journal {
     outages: HashMap<Work, Outage>,
     reported: HashMap<(Work, Reason), Duration>,
     faults: HashMap<Fault, Seen>,
+    counted: Option<Found>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -137,6 +141,11 @@ impl Journal {
         let outage = self.outages.remove(&work)?;
         let lasted = now.saturating_sub(outage.since);
         outage.reported.then_some(Report::Recovered { work, failures: outage.failures, lasted })
+    }
+
+    /// Records what a turn has found in leases and endpoints. Returns the report, if it is not what the last one had.
+    pub fn counted(&mut self, found: Found) -> Option<Report> {
+        (self.counted.replace(found) != Some(found)).then_some(Report::Endpoints(found))
     }
 
     /// Records faults that were found. With `all` there are no others.

@@ -18,9 +18,8 @@ use k8s_openapi::api::core::v1::Endpoints;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde::{Deserialize, Serialize};
 
-use crate::endpoints::listed;
 use crate::leases::Survey;
-use crate::slice::is_listed;
+use crate::{endpoints, slice};
 
 /// How the endpoints are kept (the reference's endpoint-reconciler-type).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,14 +77,15 @@ pub fn desired(
     own: &str,
     survey: &Survey,
     existing: Option<&Endpoints>,
-    slice: Option<&EndpointSlice>,
+    existing_slice: Option<&EndpointSlice>,
 ) -> Result<Option<Vec<String>>, Refusal> {
-    let listed = listed(existing);
-    let in_slice = |address: &String| slice.is_some_and(|slice| is_listed(slice, address));
+    let listed = endpoints::listed(existing);
     let mut addresses: BTreeSet<String> = match mode {
         Mode::None => return Ok(None),
         Mode::Lease => {
-            let doubtful = survey.doubtful.iter().filter(|address| listed.contains(*address) || in_slice(address));
+            let in_slice = slice::listed(existing_slice);
+            let is_kept = |address: &&String| listed.contains(*address) || in_slice.contains(*address);
+            let doubtful = survey.doubtful.iter().filter(is_kept);
             survey.live.iter().chain(doubtful).cloned().collect()
         }
         Mode::MasterCount(count) if stage == Stage::Run => return Ok(Some(counted(listed, own, count))),

@@ -25,7 +25,7 @@ use crate::leases::{Fault, StoredLease, Survey, key, survey};
 use crate::modes::{Mode, Refusal, Stage};
 use crate::namespaces::SYSTEM;
 use crate::object::Change;
-use crate::reconcile::{Changes, Situation};
+use crate::reconcile::{Changes, Found, Situation};
 use crate::request::Request;
 use crate::rounds::{Next, OwnLease};
 use crate::{namespaces, reconcile, service, slice};
@@ -202,6 +202,8 @@ pub struct EndpointsAnswer {
     pub refused: Option<Refusal>,
     /// The addresses in the leases; empty in other modes than lease.
     pub survey: Survey,
+    /// How many addresses there are.
+    pub found: Found,
 }
 
 /// Why a question cannot be answered.
@@ -303,7 +305,7 @@ fn plan_endpoints(question: &EndpointsQuestion) -> Result<EndpointsAnswer, PlanE
         (None, true) => return Err(PlanError::LeasesMissing),
         (Some(_), false) => return Err(PlanError::LeasesUnneeded),
     };
-    let changes = reconcile::plan(&Situation {
+    let situation = Situation {
         name: &question.name,
         mode: question.mode,
         stage: question.stage,
@@ -313,11 +315,13 @@ fn plan_endpoints(question: &EndpointsQuestion) -> Result<EndpointsAnswer, PlanE
         survey: &survey,
         endpoints: question.endpoints.as_ref(),
         slice: question.slice.as_ref(),
-    });
-    Ok(match changes {
-        Ok(Changes { endpoints, slice }) => EndpointsAnswer { endpoints, slice, refused: None, survey },
+    };
+    let planned = reconcile::plan(&situation);
+    let found = situation.found(&planned);
+    Ok(match planned {
+        Ok(Changes { endpoints, slice }) => EndpointsAnswer { endpoints, slice, refused: None, survey, found },
         Err(refusal) => {
-            EndpointsAnswer { endpoints: Change::Leave, slice: Change::Leave, refused: Some(refusal), survey }
+            EndpointsAnswer { endpoints: Change::Leave, slice: Change::Leave, refused: Some(refusal), survey, found }
         }
     })
 }

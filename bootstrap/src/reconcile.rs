@@ -65,6 +65,32 @@ pub struct Changes {
     pub slice: Change<EndpointSlice>,
 }
 
+/// How many addresses of servers a turn has found, before its changes: the values of gauges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Found {
+    /// The addresses in leases; 0 in other modes than lease.
+    pub leases: usize,
+    /// The addresses that the Endpoints list as ready.
+    pub endpoints: usize,
+    /// The addresses that the slice lists as ready.
+    pub slice: usize,
+    /// Whether Endpoints and slice were as they should be.
+    pub agree: bool,
+}
+
+impl Situation<'_> {
+    /// Counts the addresses; `planned` is what [`plan`] has returned.
+    pub fn found(&self, planned: &Result<Changes, Refusal>) -> Found {
+        Found {
+            leases: self.survey.live.len(),
+            endpoints: endpoints::listed(self.endpoints).len(),
+            slice: slice::listed(self.slice).len(),
+            agree: matches!(planned, Ok(Changes { endpoints: Change::Leave, slice: Change::Leave })),
+        }
+    }
+}
+
 /// Plans the changes of Endpoints and EndpointSlice.
 ///
 /// # Errors

@@ -13,6 +13,8 @@
 //! assert_eq!(slice::plan(&endpoints, Some(&slice)), Change::Leave);
 //! ```
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, Endpoints};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort as SlicePort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -22,6 +24,11 @@ use crate::object::{Change, NAME, NAMESPACE, metadata};
 
 /// The label that says to which Service a slice belongs.
 pub(crate) const SERVICE_LABEL: &str = "kubernetes.io/service-name";
+/// The label that says who writes a slice.
+const MANAGED_BY_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
+/// The controller of kube-controller-manager that writes slices of the Endpoints of Services without a selector
+/// (`pkg/controller/endpointslicemirroring/endpointslicemirroring_controller.go`).
+const MIRRORING_CONTROLLER: &str = "endpointslicemirroring-controller.k8s.io";
 
 /// Plans the change of the slice so that it matches `endpoints`, whose name and namespace it has.
 ///
@@ -50,12 +57,19 @@ pub fn plan(endpoints: &Endpoints, existing: Option<&EndpointSlice>) -> Change<E
     if same { Change::Leave } else { Change::Update(repaired) }
 }
 
-/// Whether a slice lists this address, in canonical text, as ready.
-pub(crate) fn is_listed(slice: &EndpointSlice, address: &str) -> bool {
-    slice.endpoints.iter().flatten().any(|endpoint| {
-        let ready = endpoint.conditions.as_ref().and_then(|conditions| conditions.ready).unwrap_or(true);
-        ready && endpoint.addresses.iter().any(|listed| usable(listed).as_deref() == Some(address))
-    })
+/// Whether the mirroring controller writes the slice.
+pub(crate) fn is_mirror(slice: &EndpointSlice) -> bool {
+    let labels = slice.metadata.labels.as_ref();
+    labels.and_then(|labels| labels.get(MANAGED_BY_LABEL)).is_some_and(|writer| writer == MIRRORING_CONTROLLER)
+}
+
+/// The usable addresses that a slice lists as ready.
+pub(crate) fn listed(slice: Option<&EndpointSlice>) -> BTreeSet<String> {
+    let endpoints = slice.and_then(|slice| slice.endpoints.as_deref()).unwrap_or_default();
+    let ready = endpoints.iter().filter(|endpoint| {
+        endpoint.conditions.as_ref().and_then(|conditions| conditions.ready).unwrap_or(true)
+    });
+    ready.flat_map(|endpoint| &endpoint.addresses).filter_map(|address| usable(address)).collect()
 }
 
 /// The slice that matches `endpoints`, which have one subset or none.

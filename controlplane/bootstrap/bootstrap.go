@@ -34,6 +34,8 @@ type Server struct {
 	FreeServiceIP func(ctx context.Context, address string) error
 	// Started, if not nil, is called once, when the first repairs have succeeded.
 	Started func()
+	// Metrics, if not nil, are set after each turn.
+	Metrics *Metrics
 	// Log records each failure once, and when it is over.
 	Log *slog.Logger
 	// DryRun logs the writes and makes none of them.

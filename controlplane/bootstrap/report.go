@@ -32,6 +32,7 @@ func (c *Controller) report(text json.RawMessage) error {
 		} `json:"recovered"`
 		FaultFound map[string]any `json:"faultFound"`
 		FaultGone  map[string]any `json:"faultGone"`
+		Endpoints  *counts        `json:"endpoints"`
 		Fatal      *failing       `json:"fatal"`
 		Stopped    *struct {
 			Removed bool `json:"removed"`
@@ -51,6 +52,10 @@ func (c *Controller) report(text json.RawMessage) error {
 		log.Warn("a lease is wrong", faultAttributes(r.FaultFound)...)
 	case r.FaultGone != nil:
 		log.Info("a lease is right again", faultAttributes(r.FaultGone)...)
+	case r.Endpoints != nil:
+		if c.server.Metrics != nil {
+			c.server.Metrics.set(r.Endpoints)
+		}
 	case r.Fatal != nil:
 		log.Error("cannot continue", "work", r.Fatal.Work, "reason", r.Fatal.Failure.Reason, "error", r.Fatal.Failure.Message)
 		return fmt.Errorf("%w: %s: %s", ErrFatal, r.Fatal.Work, r.Fatal.Failure.Message)

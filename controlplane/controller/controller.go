@@ -140,10 +140,14 @@ func New(config Config) (*Controller, error) {
 	if err := c.addRepairs(); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
+	metrics := bootstrap.NewMetrics()
+	if err := config.Metrics.Register(metrics); err != nil {
+		return nil, errors.Join(err, c.close())
+	}
 	config.Bootstrap.ServiceClusterIPRange = config.ClusterIPRanges[0].String()
 	c.bootstrap, err = bootstrap.New(config.Bootstrap, bootstrap.Server{
 		API: config.API, Etcd: config.Etcd, Started: config.Started, Log: config.Log, DryRun: config.DryRun,
-		RepairClusterIPs: c.repairClusterIPs, RepairNodePorts: c.repairNodePorts, FreeServiceIP: c.freeServiceIP,
+		RepairClusterIPs: c.repairClusterIPs, RepairNodePorts: c.repairNodePorts, FreeServiceIP: c.freeServiceIP, Metrics: metrics,
 	})
 	if err != nil {
 		return nil, errors.Join(err, c.close())

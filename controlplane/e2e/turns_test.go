@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,9 +59,11 @@ func TestTurnsByEvent(t *testing.T) {
 		await("Service lost in etcd", first)
 		killed := apiservertest.Start(t, serverConfig(etcd.Endpoints(), version, true, 1))
 		await("second server", first, second)
+		awaitMetrics(t, client, 2)
 		killed.Kill()
 		awaitNoLease(t, etcd, second)
 		await("killed server", first)
+		awaitMetrics(t, client, 1)
 		checkAudit(t, etcd)
 	})
 }
@@ -91,6 +94,30 @@ func checkEndpoints(ctx context.Context, client kubernetes.Interface, want []str
 		return fmt.Errorf("Endpoints have %v, the slice %v, not %v", inEndpoints, inSlice, want)
 	}
 	return nil
+}
+
+// awaitMetrics waits until a server counts so many addresses of servers in its metrics, and finds them right.
+func awaitMetrics(t *testing.T, client kubernetes.Interface, count int) {
+	t.Helper()
+	var lines []string
+	for end := time.Now().Add(2 * endpointInterval); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		text := must(client.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context()))
+		lines = nil
+		for line := range strings.Lines(string(text)) {
+			if strings.HasPrefix(line, "rangekeeper_apiserver_") {
+				lines = append(lines, strings.TrimSpace(line))
+			}
+		}
+		slices.Sort(lines)
+		want := []string{"rangekeeper_apiserver_addresses_agree 1"}
+		for _, object := range []string{"EndpointSlice", "Endpoints", "MasterLease"} {
+			want = append(want, fmt.Sprintf("rangekeeper_apiserver_addresses{object=%q} %d", object, count))
+		}
+		if slices.Equal(lines, want) {
+			return
+		}
+	}
+	t.Errorf("%d servers: %q", count, lines)
 }
 
 // awaitNoLease waits until the lease of a server is gone.

@@ -219,7 +219,11 @@ impl EndpointsRound {
             endpoints: self.endpoints.as_ref(),
             slice: self.slice.as_ref(),
         };
-        let Changes { endpoints, slice } = match plan(&situation) {
+        let planned = plan(&situation);
+        if self.stage == Stage::Run {
+            *context.found = Some(situation.found(&planned));
+        }
+        let Changes { endpoints, slice } = match planned {
             Ok(changes) => changes,
             // The only server restarts: its address stays until it is ready.
             Err(Refusal::OnlyOwnAddress) => return Progress::Finished(Ok(())),

@@ -12,6 +12,7 @@ mod write;
 
 use crate::config::Settings;
 use crate::leases::Fault;
+use crate::reconcile::Found;
 use crate::request::{Answer, Failure, Reason, Request};
 
 pub(crate) use endpoints::EndpointsRound;
@@ -50,6 +51,8 @@ pub(crate) struct Context<'a> {
     pub(crate) address_taken: &'a mut u32,
     /// The faults that the round has found in leases.
     pub(crate) faults: &'a mut Vec<Fault>,
+    /// What the turn of a running server has found in leases and endpoints.
+    pub(crate) found: &'a mut Option<Found>,
 }
 
 /// The round of a piece of work.

@@ -22,6 +22,9 @@ use crate::common::{IPS, Random, USABLE, any_endpoints, any_slice, check_endpoin
 
 const DIRECTORY: &str = "/registry/masterleases/";
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
+const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
+const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+const MIRRORING_CONTROLLER: &str = "endpointslicemirroring-controller.k8s.io";
 const LONG: Duration = Duration::from_secs(30);
 
 fn lease(random: &mut Random, address: &str) -> ObservedLease {
@@ -69,6 +72,10 @@ fn some_slices(random: &mut Random, endpoints: Option<&Endpoints>) -> Vec<Endpoi
     while random.percent(20) {
         let mut other = any_slice(random);
         other.metadata.name = Some(format!("kubernetes-{}", slices.len()));
+        if random.percent(30) {
+            let labels = other.metadata.labels.get_or_insert_default();
+            labels.insert(MANAGED_BY.into(), random.pick(&[MIRRORING_CONTROLLER, "somebody"]).into());
+        }
         slices.push(other);
     }
     slices
@@ -157,6 +164,20 @@ fn listed(endpoints: Option<&Endpoints>) -> BTreeSet<String> {
     ready(endpoints).iter().filter_map(|text| canonical(text)).collect()
 }
 
+/// Whether the value of a label is this one.
+fn is_labelled(labels: Option<&BTreeMap<String, String>>, label: &str, expected: &str) -> bool {
+    labels.into_iter().flatten().any(|(key, value)| key == label && value == expected)
+}
+
+/// Whether an administrator keeps the Endpoints, and the mirroring controller the slices.
+fn is_mirrored(objects: &KubernetesObjects, model: Option<&Model>) -> bool {
+    model.is_none_or(|model| model.expiring.is_empty())
+        && objects
+            .endpoints
+            .as_ref()
+            .is_some_and(|endpoints| !is_labelled(endpoints.metadata.labels.as_ref(), SKIP_MIRROR, "true"))
+}
+
 /// The reasons with their values that a naive reader finds, but for the form of Endpoints and the slice, which the
 /// plans' own tests compare.
 fn naive(observed: &Observed) -> BTreeSet<(Reason, String)> {
@@ -176,6 +197,7 @@ fn naive(observed: &Observed) -> BTreeSet<(Reason, String)> {
     }
     let Some(objects) = &observed.objects else { return with_namespaces(observed, found) };
     let in_endpoints = listed(objects.endpoints.as_ref());
+    let is_mirrored = is_mirrored(objects, model.as_ref());
     if let Some(model) = model.filter(|model| !model.expiring.is_empty()) {
         if objects.endpoints.is_none() {
             found.insert((Reason::EndpointsMissing, "kubernetes".into()));
@@ -188,9 +210,9 @@ fn naive(observed: &Observed) -> BTreeSet<(Reason, String)> {
     }
     for slice in &objects.slices {
         let name = slice.metadata.name.clone().unwrap();
-        let ours =
-            slice.metadata.labels.iter().flatten().any(|(key, value)| key == SERVICE_NAME && value == "kubernetes");
-        if ours && name != "kubernetes" {
+        let labels = slice.metadata.labels.as_ref();
+        let right = is_mirrored && is_labelled(labels, MANAGED_BY, MIRRORING_CONTROLLER);
+        if is_labelled(labels, SERVICE_NAME, "kubernetes") && name != "kubernetes" && !right {
             found.insert((Reason::EndpointSliceLeftOver, name));
         }
     }
@@ -269,11 +291,16 @@ fn repaired(observed: &Observed, verdict: &Verdict) -> Observed {
 fn clusters_in_any_state_are_judged_like_a_naive_model() {
     let mut random = Random::new(32);
     let mut seen: BTreeMap<Reason, u64> = BTreeMap::new();
-    let (mut cases, mut with_repairs, mut written, mut right) = (0, 0, 0, 0);
+    let (mut cases, mut with_repairs, mut written, mut right, mut mirrored) = (0, 0, 0, 0, 0);
     for _ in 0..15_000 {
         let observed = any_cluster(&mut random);
         let verdict = judge(&observed);
         let of_form = |reason: &Reason| matches!(reason, Reason::EndpointsNotValid | Reason::EndpointSliceDiffers);
+        let objects = observed.objects.as_deref();
+        if objects.is_some_and(|objects| is_mirrored(objects, observed.leases.as_deref().map(Model::of).as_ref())) {
+            assert!(!verdict.findings.iter().any(|finding| of_form(&finding.reason)), "{observed:?}");
+            mirrored += 1;
+        }
         let found: BTreeSet<(Reason, String)> = verdict
             .findings
             .iter()
@@ -303,9 +330,9 @@ fn clusters_in_any_state_are_judged_like_a_naive_model() {
         cases += 1;
     }
     println!(
-        "{cases} clusters: {with_repairs} with repairs, {written} with Endpoints or slices written, {right} right; {seen:?}"
+        "{cases} clusters: {with_repairs} with repairs, {written} with Endpoints or slices written, {mirrored} mirrored, {right} right; {seen:?}"
     );
-    assert!(cases >= 15_000 && with_repairs > 3_000 && written > 200 && right > 200);
+    assert!(cases >= 15_000 && with_repairs > 3_000 && written > 200 && right > 200 && mirrored > 200);
     assert_eq!(seen.len(), Reason::ALL.len(), "{seen:?}");
     assert!(seen.values().all(|count| *count > 200), "{seen:?}");
 }
@@ -469,4 +496,43 @@ fn what_a_server_writes_is_right() {
     assert_eq!(judge(&observed), Verdict::default());
     assert_eq!(judge(&Observed { service_range: None, ..observed }).unseen, [Unseen::ServiceRange]);
     assert_eq!(judge(&Observed::default()).unseen, [Unseen::Leases, Unseen::Objects, Unseen::Namespaces]);
+}
+
+/// With `--endpoint-reconciler-type=none` an administrator writes the Endpoints, with as many subsets as they like, and
+/// kube-controller-manager the slices.
+#[test]
+fn endpoints_of_an_administrator_are_right() {
+    let wanted = Wanted { addresses: vec!["10.0.0.1".into()], ports: vec![https(6443)], ..Wanted::default() };
+    let Change::Create(mut endpoints) = endpoints::plan(None, &wanted) else { panic!("there are none yet") };
+    let mut mirror = slice::plan(&endpoints, None).object().unwrap().clone();
+    mirror.metadata.name = Some("kubernetes-x7kq2".into());
+    mirror.metadata.labels.get_or_insert_default().insert(MANAGED_BY.into(), MIRRORING_CONTROLLER.into());
+    let subset = endpoints.subsets.as_ref().unwrap()[0].clone();
+    endpoints.subsets.as_mut().unwrap().push(subset);
+    endpoints.metadata.labels = None;
+    let judged = |endpoints: &Endpoints, leases| {
+        let objects = KubernetesObjects {
+            service: Some(service::Wanted::kubernetes("10.96.0.1".parse().unwrap(), 6443).service()),
+            endpoints: Some(endpoints.clone()),
+            slices: vec![mirror.clone()],
+            ..KubernetesObjects::default()
+        };
+        let verdict = judge(&Observed { leases, objects: Some(Box::new(objects)), ..Observed::default() });
+        verdict.findings.iter().map(|finding| finding.reason).collect::<Vec<_>>()
+    };
+    for leases in [None, Some(Vec::new())] {
+        assert_eq!(judged(&endpoints, leases), []);
+    }
+    // A server keeps them: by its lease, or by the label.
+    let stored = StoredLease {
+        key: key(DIRECTORY, "10.0.0.1"),
+        value: Lease { address: "10.0.0.1".into(), generation: 1 }.encode(),
+        mod_revision: 5,
+        lease_id: 7,
+    };
+    let lease = ObservedLease { stored, etcd_lease: EtcdLease::Granted, unchanged: Duration::ZERO };
+    let of_servers = [Reason::EndpointsNotValid, Reason::EndpointSliceLeftOver];
+    assert_eq!(judged(&endpoints, Some(vec![lease])), of_servers);
+    endpoints.metadata.labels = Some(BTreeMap::from([(SKIP_MIRROR.into(), "true".into())]));
+    assert_eq!(judged(&endpoints, Some(Vec::new())), of_servers);
 }

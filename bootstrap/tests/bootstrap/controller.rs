@@ -7,6 +7,7 @@ use rangekeeper_bootstrap::leases::{Fault, Lease};
 use rangekeeper_bootstrap::lifecycle::{Phase, Work};
 use rangekeeper_bootstrap::modes::Mode;
 use rangekeeper_bootstrap::object::{Kind, Object, ObjectKey};
+use rangekeeper_bootstrap::reconcile::Found;
 use rangekeeper_bootstrap::request::{Answer, Failure, Reason, Repair, Request};
 
 use crate::common::cluster::{Cluster, failure};
@@ -41,16 +42,44 @@ fn is_put(request: &Request) -> bool {
 
 /// All that was said of one work, and of faults.
 fn said(cluster: &Cluster) -> Vec<String> {
-    let reports = cluster.reports.iter().map(|(_, _, report)| match report {
-        Report::Failing { work, failure } => format!("{work:?} failing: {:?}", failure.reason),
-        Report::Recovered { work, .. } => format!("{work:?} recovered"),
-        Report::FaultFound(_) => "fault found".into(),
-        Report::FaultGone(_) => "fault gone".into(),
-        Report::Started => "started".into(),
-        Report::Fatal { work, .. } => format!("fatal: {work:?}"),
-        Report::Stopped { removed } => format!("stopped: {removed}"),
+    let reports = cluster.reports.iter().filter_map(|(_, _, report)| match report {
+        Report::Failing { work, failure } => Some(format!("{work:?} failing: {:?}", failure.reason)),
+        Report::Recovered { work, .. } => Some(format!("{work:?} recovered")),
+        Report::FaultFound(_) => Some("fault found".into()),
+        Report::FaultGone(_) => Some("fault gone".into()),
+        Report::Endpoints(_) => None,
+        Report::Started => Some("started".into()),
+        Report::Fatal { work, .. } => Some(format!("fatal: {work:?}")),
+        Report::Stopped { removed } => Some(format!("stopped: {removed}")),
     });
     reports.collect()
+}
+
+/// What the turns of the first server have found, each that was reported.
+fn counted(cluster: &Cluster) -> Vec<Found> {
+    let of_first = cluster.reports.iter().filter(|(_, server, _)| *server == 0);
+    let found = of_first.filter_map(|(_, _, report)| match report {
+        Report::Endpoints(found) => Some(*found),
+        _ => None,
+    });
+    found.collect()
+}
+
+#[test]
+fn addresses_are_counted_when_their_number_changes() {
+    let mut cluster = cluster(&["10.0.0.1", "10.0.0.2"]);
+    cluster.run_until(120_000);
+    let right = Found { leases: 2, endpoints: 2, slice: 2, agree: true };
+    let first = counted(&cluster);
+    assert!((2..6).contains(&first.len()) && !first[0].agree, "{first:?}");
+    assert_eq!(first.last(), Some(&right));
+    cluster.store.delete(&ObjectKey::kubernetes(Kind::EndpointSlice));
+    cluster.run_until(180_000);
+    let without = Found { slice: 0, agree: false, ..right };
+    let then = &counted(&cluster)[first.len()..];
+    // The other server may have been first.
+    assert!(then == [without, right] || then.is_empty(), "{then:?}");
+    assert_eq!(slice_ready(cluster.store.slice()), ["10.0.0.1", "10.0.0.2"]);
 }
 
 #[test]

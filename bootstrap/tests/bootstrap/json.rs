@@ -10,6 +10,7 @@ use rangekeeper_bootstrap::leases::{DecodeError, Fault, StoredLease, Survey};
 use rangekeeper_bootstrap::lifecycle::{Phase, Work};
 use rangekeeper_bootstrap::modes::{Mode, Stage};
 use rangekeeper_bootstrap::object::{Change, Kind, Object, ObjectKey};
+use rangekeeper_bootstrap::reconcile::Found;
 use rangekeeper_bootstrap::request::{Answer, Failure, Reason, Repair, Request};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -119,6 +120,7 @@ fn steps_and_reports_have_these_forms() {
             Report::Failing { work: Work::RepairClusterIps, failure: failure.clone() },
             Report::Recovered { work: Work::KubernetesService, failures: 2, lasted: Duration::from_secs(3) },
             Report::FaultFound(Fault::Shared { key: "/k".into() }),
+            Report::Endpoints(Found { leases: 3, endpoints: 2, slice: 1, agree: false }),
             Report::Started,
             Report::Stopped { removed: true },
         ],
@@ -135,6 +137,7 @@ fn steps_and_reports_have_these_forms() {
                 "shared": {"key": "/k"},
                 "message": "another server writes lease /k of this server; check that no two servers have the same address",
             }},
+            {"endpoints": {"leases": 3, "endpoints": 2, "slice": 1, "agree": false}},
             "started",
             {"stopped": {"removed": true}},
         ],

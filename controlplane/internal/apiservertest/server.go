@@ -267,6 +267,18 @@ func (s *Server) Kill() {
 	}
 }
 
+// Pause stops the server's process, so that it does nothing until [Server.Resume].
+func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
+
+// Resume lets a paused server go on.
+func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(signal syscall.Signal) {
+	if err := s.child.Signal(signal); err != nil {
+		s.t.Errorf("kube-apiserver %s: %v: %v", s.config.Version, signal, err)
+	}
+}
+
 // Stop ends the server in order, as SIGTERM does.
 func (s *Server) Stop() {
 	s.t.Helper()

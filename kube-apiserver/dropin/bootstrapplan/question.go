@@ -177,6 +177,15 @@ type EndpointsAnswer struct {
 		// Faults are for the log.
 		Faults []json.RawMessage `json:"faults"`
 	} `json:"survey"`
+	// Found is for metrics.
+	Found Found `json:"found"`
+}
+
+// Found says how many addresses of API servers there are, before the changes.
+type Found struct {
+	// Leases, Endpoints and Slice count the addresses in each. Agree: the two are as they should be.
+	Leases, Endpoints, Slice int
+	Agree                    bool
 }
 
 // Endpoints plans Endpoints and EndpointSlice.

@@ -287,8 +287,9 @@ impl World {
         }
         let Some(controller) = &mut found.controller else { return };
         let step = controller.poll(clock);
-        found.reports += step.reports.len() as u64;
-        self.totals.reports += step.reports.len() as u64;
+        let logged = step.reports.iter().filter(|report| !matches!(report, Report::Endpoints(_))).count() as u64;
+        found.reports += logged;
+        self.totals.reports += logged;
         for report in &step.reports {
             if self.prints {
                 println!("{now} {} reports {report:?}", found.address);

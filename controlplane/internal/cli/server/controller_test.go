@@ -202,6 +202,13 @@ func TestController(t *testing.T) {
 			t.Errorf("/metrics lacks %s", name)
 		}
 	}
+	eventually(t, func() error {
+		if _, metrics := get("/metrics"); !strings.Contains(metrics, "rangekeeper_apiserver_addresses{object=\"MasterLease\"} ") ||
+			!strings.Contains(metrics, "rangekeeper_apiserver_addresses_agree 1") {
+			return errors.New("no turn has found the endpoints right")
+		}
+		return nil
+	})
 	config := rest.CopyConfig(s.RESTConfig(apiservertest.Admin))
 	config.WarningHandler = rest.NoWarnings{}
 	client, err := kubernetes.NewForConfig(config)

@@ -145,6 +145,9 @@ func (r *endpointReconciler) tryChange(question bootstrapplan.EndpointsQuestion)
 		return err
 	}
 	r.report(answer.Survey.Faults)
+	if question.Stage == bootstrapplan.StageRun {
+		count(answer.Found)
+	}
 	switch answer.Refused {
 	case bootstrapplan.OnlyOwnAddress:
 		klog.Infof("Service %q has no endpoints except this server's old one, which stays until the server is ready", question.Name)
