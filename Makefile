@@ -41,7 +41,7 @@ PROMTOOL = $(GO) run github.com/prometheus/prometheus/cmd/promtool@v0.316.0
 # The packages of Kubernetes with files in kube-apiserver/dropin/overlay/all.
 DROPIN_PACKAGES = $(sort $(patsubst kube-apiserver/dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find kube-apiserver/dropin/overlay/all -name '*.go'))))
 
-.PHONY: help library purego build run up check test test-rust test-c test-go test-backends test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short faults bench bench-once profile instructions instructions-record compare compare-backends compare-corpora compare-store compare-apiserver compare-growth measure-audit record compare-model goldens fixtures header install installed dist check-dist outside reproducible fmt lint targets miri tsan crates dependencies manifests chart alerts analyse api-changes doc nightly setup clean
+.PHONY: help library purego build run up check format test test-rust test-c test-go test-backends test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short faults bench bench-once profile instructions instructions-record compare compare-backends compare-corpora compare-store compare-apiserver compare-growth measure-audit record compare-model goldens fixtures header install installed dist check-dist outside reproducible fmt lint targets miri tsan crates dependencies manifests chart alerts analyse api-changes doc nightly setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -66,13 +66,18 @@ up: build library ## Builds the kube-apiserver with Rangekeeper inside and runs 
 	@scripts/dropin.sh $(firstword $(RELEASES))
 	bin/rangekeeper up $(ARGS)
 
-check: library purego doc test-rust ## Checks a commit: format, clippy, links of the documentation, and the tests in Rust and of the binding.
+check: format library purego doc test-rust ## Checks a commit: format, clippy, links of the documentation, and the tests in Rust and of the binding.
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	cd go-bindings && $(GO) vet -unreachable=false ./... && $(GO) test -count=1 -short ./... && $(GO) test -count=1 -tags rangekeeper_native .
+
+# Seconds, so it comes before what takes minutes.
+format:
 	$(CARGO) fmt --all --check
+	cd testing/fuzz && $(CARGO) fmt --check
+	cd examples && $(CARGO) fmt --check
 	@test -z "$$(gofmt -l $(GOFILES))" || { gofmt -l $(GOFILES); exit 1; }
 	@scripts/columns.sh
 	@scripts/links.sh
-	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	cd go-bindings && $(GO) vet -unreachable=false ./... && $(GO) test -count=1 -short ./... && $(GO) test -count=1 -tags rangekeeper_native .
 
 test: setup test-rust test-c test-go ## Runs all tests that need no kube-apiserver.
 
@@ -230,9 +235,7 @@ alerts: ## Checks the alert rules, and plays release/alerts.yaml, with Prometheu
 	cd release && $(PROMTOOL) check rules deploy/chart/alerts.yaml
 	cd release && $(PROMTOOL) test rules alerts.yaml
 
-lint: purego ## Checks in addition to `make check`: the format of the fuzz targets and examples, go vet of all modules, the header, the faults of the simulation.
-	cd testing/fuzz && $(CARGO) fmt --check
-	cd examples && $(CARGO) fmt --check
+lint: purego ## Checks in addition to `make check`: go vet of all modules, the header, the faults of the simulation.
 	cd controlplane && $(STATIC) $(GO) vet ./...
 	cd examples/go && $(GO) vet ./...
 	cd go-bindings/etcdstore && $(STATIC) $(GO) vet ./...

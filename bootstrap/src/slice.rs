@@ -66,9 +66,9 @@ pub(crate) fn is_mirror(slice: &EndpointSlice) -> bool {
 /// The usable addresses that a slice lists as ready.
 pub(crate) fn listed(slice: Option<&EndpointSlice>) -> BTreeSet<String> {
     let endpoints = slice.and_then(|slice| slice.endpoints.as_deref()).unwrap_or_default();
-    let ready = endpoints.iter().filter(|endpoint| {
-        endpoint.conditions.as_ref().and_then(|conditions| conditions.ready).unwrap_or(true)
-    });
+    let ready = endpoints
+        .iter()
+        .filter(|endpoint| endpoint.conditions.as_ref().and_then(|conditions| conditions.ready).unwrap_or(true));
     ready.flat_map(|endpoint| &endpoint.addresses).filter_map(|address| usable(address)).collect()
 }
 
