@@ -85,7 +85,8 @@ func run(w io.Writer, release string, verbose bool) error {
 		all[i] = root + name
 	}
 	modfile := "-modfile=" + moduleFile(release)
-	expected, err := list(append([]string{"test", "-trimpath", "-vet=off", modfile, "-list=^Test"}, all...))
+	const files = "{{.ImportPath}}\t{{.Dir}}{{range .TestGoFiles}}\t{{.}}{{end}}{{range .XTestGoFiles}}\t{{.}}{{end}}"
+	expected, err := declared(append([]string{"list", modfile, "-f", files}, all...))
 	if err != nil {
 		return err
 	}
@@ -175,7 +176,7 @@ func eachFile(release string, fn func(folder, name string, content []byte) error
 	return nil
 }
 
-var testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+var testFunction = regexp.MustCompile(`(?m)^func (Test\w*)\(\w+ \*testing\.T\)`)
 
 // withoutOwn returns the test functions of packages without those in the drop-in's files. These run and must pass, too,
 // but are not counted as tests of the release.
@@ -207,24 +208,26 @@ func notPassed(w io.Writer, name string, functions []string, results map[string]
 	return failures
 }
 
-var testName = regexp.MustCompile(`^Test\w+$`)
-
-// list returns the test functions of packages, in the order of their declaration.
-func list(arguments []string) (map[string][]string, error) {
+// declared returns the test functions of packages, in the order of their declaration. The sources say so: `go test -list`
+// would link each test once more.
+func declared(arguments []string) (map[string][]string, error) {
 	command := exec.Command(goCommand(), arguments...)
 	command.Dir, command.Stderr = dropin, os.Stderr
 	out, err := command.Output()
 	if err != nil {
-		return nil, fmt.Errorf("go %s: %w\n%s", strings.Join(arguments, " "), err, out)
+		return nil, fmt.Errorf("go %s: %w", strings.Join(arguments, " "), err)
 	}
-	functions, names := make(map[string][]string), []string(nil)
+	functions := make(map[string][]string)
 	for line := range strings.Lines(string(out)) {
-		fields := strings.Fields(line)
-		switch {
-		case len(fields) == 1 && testName.MatchString(fields[0]):
-			names = append(names, fields[0])
-		case len(fields) >= 2 && fields[0] == "ok":
-			functions[fields[1]], names = names, nil
+		fields := strings.Split(strings.TrimSpace(line), "\t")
+		for _, name := range fields[2:] {
+			content, err := os.ReadFile(filepath.Join(fields[1], name))
+			if err != nil {
+				return nil, err
+			}
+			for _, match := range testFunction.FindAllSubmatch(content, -1) {
+				functions[fields[0]] = append(functions[fields[0]], string(match[1]))
+			}
 		}
 	}
 	return functions, nil
