@@ -208,8 +208,8 @@ func notPassed(w io.Writer, name string, functions []string, results map[string]
 	return failures
 }
 
-// declared returns the test functions of packages, in the order of their declaration. The sources say so: `go test -list`
-// would link each test once more.
+// declared returns the test functions of packages, in the order of their declaration. The sources say so: `go test
+// -list` would link each test once more.
 func declared(arguments []string) (map[string][]string, error) {
 	command := exec.Command(goCommand(), arguments...)
 	command.Dir, command.Stderr = dropin, os.Stderr
