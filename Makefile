@@ -41,7 +41,7 @@ PROMTOOL = $(GO) run github.com/prometheus/prometheus/cmd/promtool@v0.316.0
 # The packages of Kubernetes with files in kube-apiserver/dropin/overlay/all.
 DROPIN_PACKAGES = $(sort $(patsubst kube-apiserver/dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find kube-apiserver/dropin/overlay/all -name '*.go'))))
 
-.PHONY: help library purego build run up check format test test-rust test-c test-go test-backends test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short faults bench bench-once profile instructions instructions-record compare compare-backends compare-corpora compare-store compare-apiserver compare-growth measure-audit record compare-model goldens fixtures header install installed dist check-dist outside reproducible fmt lint targets miri tsan crates dependencies manifests chart alerts analyse api-changes doc nightly setup clean
+.PHONY: help library purego libraries build run up check format test test-rust test-c test-go test-backends test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short faults bench bench-once profile instructions instructions-record compare compare-backends compare-corpora compare-store compare-apiserver compare-growth measure-audit record compare-model goldens fixtures header install installed dist check-dist outside reproducible fmt lint targets miri tsan crates dependencies manifests chart alerts analyse api-changes doc nightly setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -56,6 +56,10 @@ library: ## Builds librangekeeper.a and .so into target/release.
 purego: ## Translates the library to Go, go-bindings/internal/wasm, which the Go binding is built of.
 	@scripts/purego.sh
 
+# Both at once: the optimisation of the whole is one thread each.
+libraries:
+	@$(MAKE) --no-print-directory purego & purego=$$! failed=0; $(MAKE) --no-print-directory library || failed=1; wait $$purego || failed=1; exit $$failed
+
 build: purego $(if $(filter native,$(BACKEND)),library) ## Builds bin/rangekeeper and the plugin bin/kubectl-rangekeeper; BACKEND=native calls the core through cgo.
 	@scripts/programs.sh bin
 
@@ -66,7 +70,7 @@ up: build library ## Builds the kube-apiserver with Rangekeeper inside and runs 
 	@scripts/dropin.sh $(firstword $(RELEASES))
 	bin/rangekeeper up $(ARGS)
 
-check: format library purego doc test-rust ## Checks a commit: format, clippy, links of the documentation, and the tests in Rust and of the binding.
+check: format libraries doc test-rust ## Checks a commit: format, clippy, links of the documentation, and the tests in Rust and of the binding.
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	cd go-bindings && $(GO) vet -unreachable=false ./... && $(GO) test -count=1 -short ./... && $(GO) test -count=1 -tags rangekeeper_native .
 
@@ -79,7 +83,7 @@ format:
 	@scripts/columns.sh
 	@scripts/links.sh
 
-test: setup test-rust test-c test-go ## Runs all tests that need no kube-apiserver.
+test: setup libraries test-rust test-c test-go ## Runs all tests that need no kube-apiserver.
 
 test-rust: ## Runs the Rust tests.
 	$(CARGO) test --locked --workspace --exclude rangekeeper-bench # which has no tests
@@ -87,7 +91,7 @@ test-rust: ## Runs the Rust tests.
 test-c: library ## Runs the C programs plain, under sanitizers and under valgrind.
 	ffi/tests/run.sh
 
-test-go: library purego ## Runs the Go tests, the binding's with both back ends, under the race detector and with a stressed collector.
+test-go: libraries ## Runs the Go tests, the binding's with both back ends, under the race detector and with a stressed collector.
 	cd go-bindings && RANGEKEEPER_SEQUENCES=10000 $(GO) test $(UNVETTED) ./internal/...
 	cd go-bindings && GOGC=1 $(GO) test $(UNVETTED) .
 	cd go-bindings && GOGC=1 GODEBUG=cgocheck=1 $(GO) test $(UNVETTED) -race -tags rangekeeper_native .
@@ -95,7 +99,7 @@ test-go: library purego ## Runs the Go tests, the binding's with both back ends,
 	cd go-bindings/etcdstore && $(STATIC) ../../target/restored-etcd ../../testing/testdata/kube-1.32-dual-stack/clean.db.gz $(GO) test $(UNVETTED) ./...
 	cd controlplane && $(STATIC) $(GO) test $(UNVETTED) -short ./...
 
-test-backends: library purego ## Runs 200,000 sequences on both back ends, the tests of the pure Go one under the race detector, and counts the command's calls into the native one.
+test-backends: libraries ## Runs 200,000 sequences on both back ends, the tests of the pure Go one under the race detector, and counts the command's calls into the native one.
 	cd go-bindings && $(GO) test $(UNVETTED) ./internal/sequences
 	cd go-bindings && $(GO) test $(UNVETTED) -race .
 	cd controlplane && $(GO) test $(UNVETTED) -tags rangekeeper_native,grpcnotrace -run '^TestCallsIntoTheLibrary$$' ./internal/cli
@@ -129,7 +133,7 @@ examples: build ## Runs the example programs and checks that README.md shows the
 fuzz: ## Runs every fuzz target for SECONDS=60 (needs a nightly compiler and cargo-fuzz).
 	testing/fuzz/run.sh $(SECONDS)
 
-compare-corpora: library purego ## Plays the inputs that `make fuzz` has found on both back ends of the Go binding.
+compare-corpora: libraries ## Plays the inputs that `make fuzz` has found on both back ends of the Go binding.
 	cd go-bindings && RANGEKEEPER_CORPUS_FLOOR=1000 $(GO) test $(UNVETTED) -v -run '^TestBackEndsAgreeOnCorpora$$' ./internal/sequences
 
 simulate: ## Plays 10,000,000 schedules of the commit protocol, or as many as fit in 15 minutes; SEED=N repeats one.
@@ -162,7 +166,7 @@ compare: purego ## Measures the same work on the reference and here, in turn; wr
 	rm -f target/compare
 	cd kube-apiserver/compare && $(GO) build -o ../../target/compare ./cmd/compare && ../../target/compare -rust ../../target/release/compare-rust
 
-compare-backends: library purego ## Measures the Go binding with both back ends in turn.
+compare-backends: libraries ## Measures the Go binding with both back ends in turn.
 	scripts/compare-backends.sh
 
 compare-store: purego ## Measures allocations through an etcd by the reference and here, in turn; writes target/compare-store.json.
@@ -250,7 +254,7 @@ lint: purego ## Checks in addition to `make check`: go vet of all modules, the h
 	@for target in $$(sed -n 's/^make \([a-z -]*\).*/\1/p' .ci/run); do grep -q "[ /]$$target\b" .github/workflows/nightly.yml || \
 		{ echo "lint: .ci/run runs make $$target, and .github/workflows/nightly.yml does not" >&2; exit 1; }; done
 
-targets: setup library purego ## Checks that the library and the binding compile for other platforms, and tests the binding on some (needs rustup targets; minutes).
+targets: setup libraries ## Checks that the library and the binding compile for other platforms, and tests the binding on some (needs rustup targets; minutes).
 	for target in $(TARGETS); do $(CARGO) check --locked --target $$target -p rangekeeper-ffi; done
 	cd go-bindings && $(GO) build -tags rangekeeper_native -o ../target/sequences ./internal/sequences
 	@# Sequences have indexes beyond 32 bits.
@@ -287,7 +291,8 @@ doc: ## Builds the crates' documentation, warnings denied.
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
 
 nightly: ## Runs what .ci/run has a short form of, in full: all platforms, long fuzzing, simulation and clusters; six hours.
-	$(MAKE) targets alerts tsan bench-once analyse
+	$(MAKE) targets instructions crates dependencies alerts tsan bench-once analyse
+	$(MAKE) test-cluster
 	$(MAKE) dist check-dist outside reproducible
 	cd examples && $(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	cd testing/fuzz && $(CARGO) clippy --locked --package rangekeeper-fuzz --all-targets -- -D warnings

@@ -14,7 +14,8 @@ if [[ ! -d $(rustc --print sysroot)/lib/rustlib/$target ]]; then
 fi
 # Messages of panics name source files: those of dependencies without this machine's folders.
 export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}/registry/src=crates"
-scripts/patiently.sh "the library" "${CARGO:-cargo}" rustc --release --locked --target $target -p rangekeeper-ffi --crate-type staticlib
+# In a folder of its own, so that it does not wait for a build of the library in C.
+scripts/patiently.sh "the library" "${CARGO:-cargo}" rustc --target-dir target/wasm --release --locked --target $target -p rangekeeper-ffi --crate-type staticlib
 linker=$(rustc --print sysroot)/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')/bin/gcc-ld/wasm-ld
 
 translate() { # PACKAGE STACK-SIZE FUNCTION...
@@ -22,11 +23,11 @@ translate() { # PACKAGE STACK-SIZE FUNCTION...
 	shift 2
 	for name in "$@"; do exports+=("--export=$name"); done
 	mkdir -p "$out/$package"
-	local wasm=target/$target/release/$package.wasm
+	local wasm=target/wasm/$target/release/$package.wasm
 	# The stack comes first, so that its overflow is a trap; Go restores its pointer after one.
 	"$linker" --no-entry --gc-sections --strip-all --stack-first -z "stack-size=$stack" --export=__stack_pointer --export=__heap_base \
 		--export=rk_memory_allocate --export=rk_memory_free --export=rk_memory_keep_faults --export=rk_memory_fault "${exports[@]}" \
-		target/$target/release/librangekeeper.a -o "$wasm"
+		target/wasm/$target/release/librangekeeper.a -o "$wasm"
 	local made="$wasm2go $(sha256sum < "$wasm")"
 	[[ $(cat "$out/$package/made" 2>/dev/null) == "$made" ]] && return
 	scripts/patiently.sh "the library as Go" "${GO:-go}" run "github.com/ncruces/wasm2go@$wasm2go" -unsafe -pkg "$package" -o "$out/$package/new" "$wasm"
