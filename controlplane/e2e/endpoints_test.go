@@ -53,7 +53,9 @@ func testRepairBesideServers(t *testing.T, version apiservertest.Version) {
 	pausing := start(paused, 0)
 	start(shared, clockOffset)
 	start(shared, 0)
-	start(dead, 0).Kill()
+	killed := start(dead, 0)
+	awaitAddresses(t, client, exact, paused, shared, dead)
+	killed.Kill()
 	loseLease(t, etcd.Client(), dead)
 
 	ctx, cancel := context.WithTimeout(t.Context(), lasts)
@@ -83,6 +85,7 @@ func testRepairBesideServers(t *testing.T, version apiservertest.Version) {
 			deleted = append(deleted, object.Action+" "+object.Kind+" "+object.Name)
 		}
 		runs++
+		time.Sleep(time.Second)
 	}
 	cancel()
 	<-disturbed
@@ -90,9 +93,15 @@ func testRepairBesideServers(t *testing.T, version apiservertest.Version) {
 	if want := []string{"delete MasterLease " + dead}; !slices.Equal(deleted, want) {
 		t.Errorf("the repair did %q, not %q", deleted, want)
 	}
+	awaitAddresses(t, client, exact, paused, shared)
+}
+
+// awaitAddresses waits until the Service kubernetes has just these addresses of servers.
+func awaitAddresses(t *testing.T, client kubernetes.Interface, addresses ...string) {
+	t.Helper()
 	var err error
-	for end := time.Now().Add(2 * endpointInterval); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		if err = checkEndpoints(t.Context(), client, []string{exact, paused, shared}); err == nil {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if err = checkEndpoints(t.Context(), client, addresses); err == nil {
 			return
 		}
 	}
@@ -105,6 +114,7 @@ func loseLease(t *testing.T, etcd *clientv3.Client, address string) {
 	for range 10 {
 		read := must(etcd.Get(t.Context(), key))
 		if read.Count == 0 {
+			t.Logf("%s has no lease to lose", address)
 			return
 		}
 		lease := read.Kvs[0]

@@ -230,6 +230,7 @@ func TestAuditRole(t *testing.T) {
 		t.Fatal(err)
 	}
 	bindAuditRole(t, admin, auditor)
+	awaitLoops(t, admin)
 	kubeconfig := server.Kubeconfig(auditor)
 	for _, command := range [][]string{
 		{"audit"}, {"audit", "-A"}, {"audit", "-n", "default", "-o", "wide"}, {"show", "kubernetes"}, {"show", "servicenodeports"},

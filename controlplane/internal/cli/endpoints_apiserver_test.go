@@ -243,6 +243,23 @@ func awaitAddresses(t *testing.T, client *kubernetes.Clientset, what string, wan
 	t.Fatalf("%s: Endpoints %q, slice %q, want %q", what, endpoints, slice, want)
 }
 
+// awaitLoops waits until a server has made what an audit misses else: its endpoints and the namespaces.
+func awaitLoops(t *testing.T, client *kubernetes.Clientset) {
+	t.Helper()
+	awaitAddresses(t, client, "the server", apiservertest.DefaultAdvertiseAddress)
+	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease} {
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+			_, err := client.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{})
+			if err == nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("the namespace %s: %v", name, err)
+			}
+		}
+	}
+}
+
 // ownKeys returns the keys of ranges, Services and addresses with the revisions of their last writes.
 func ownKeys(t *testing.T, etcd *embedded.Etcd) (all []string) {
 	for _, prefix := range []string{"ranges/", "services/specs/", "ipaddresses/", "servicecidrs/"} {
