@@ -6,7 +6,8 @@ cargo=${CARGO:-cargo}
 go=${GO:-go}
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 
-releases=$(echo $(sed -n '1p;$p' ../controlplane/releases/releases.txt)) # the newest and the oldest one
+# The newest and the oldest one, unless RELEASES names others.
+releases=${RELEASES:-$(echo $(sed -n '1p;$p' ../controlplane/releases/releases.txt))}
 make --no-print-directory -C .. apiservers RELEASES="$releases"
 # Both examples, so that cargo compiles their dependencies once.
 $cargo build --quiet --locked --workspace

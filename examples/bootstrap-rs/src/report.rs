@@ -11,6 +11,9 @@ pub(crate) fn log(report: &Report) {
         Report::Recovered { work, failures, lasted } => info!(?work, failures, after = ?lasted, "works again"),
         Report::FaultFound(fault) => warn!(%fault, "a lease is wrong"),
         Report::FaultGone(fault) => info!(%fault, "a lease is right again"),
+        Report::Endpoints(found) => {
+            info!(found.leases, found.endpoints, found.slice, found.agree, "another number of API servers")
+        }
         Report::Started => info!("the first repairs have succeeded"),
         Report::Fatal { work, failure } => {
             error!(?work, reason = ?failure.reason, error = %failure, "cannot continue");
