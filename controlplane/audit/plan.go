@@ -249,8 +249,6 @@ func (a *Audit) Plan() (*Plan, error) {
 		if p.Objects, err = a.Objects(); err != nil {
 			return nil, err
 		}
-	}
-	if a.atRest {
 		if p.ServerObjects, err = a.ServerObjects(time.Time{}); err != nil {
 			return nil, err
 		}

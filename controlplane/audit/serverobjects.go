@@ -51,7 +51,7 @@ func (a *Audit) ServerObjects(now time.Time) (all []ServerObject, err error) {
 		case r.Update != nil:
 			o, err = a.written(r.Update)
 		case r.Create != nil:
-			o, err = a.written(r.Create.at(now))
+			o, err = a.written(r.Create.createdAt(now))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s %s: %w", o.Kind, o.Name, err)
@@ -64,25 +64,26 @@ func (a *Audit) ServerObjects(now time.Time) (all []ServerObject, err error) {
 	return all, nil
 }
 
-// at gives a new object what an API server gives it.
-func (o *storedObject) at(now time.Time) *storedObject {
-	meta := &o.EndpointSlice.ObjectMeta // the only kind that is created
-	meta.UID, meta.CreationTimestamp, meta.Generation, meta.ResourceVersion = uuid.NewUUID(), metav1.NewTime(now), 1, ""
-	return o
+// createdAt returns a new object with what an API server gives it.
+func (o *storedObject) createdAt(now time.Time) *storedObject {
+	slice := *o.EndpointSlice // the only kind that is created
+	slice.UID, slice.CreationTimestamp, slice.Generation, slice.ResourceVersion = uuid.NewUUID(), metav1.NewTime(now), 1, ""
+	return &storedObject{EndpointSlice: &slice}
 }
 
 // written returns the write of an object, whose resource version is that of its key.
 func (a *Audit) written(of *storedObject) (o ServerObject, err error) {
 	var version string
-	if e := of.Endpoints; e != nil {
+	if of.Endpoints != nil {
+		e := *of.Endpoints
 		o = ServerObject{Kind: KindEndpoints, Namespace: e.Namespace, Name: e.Name, Key: a.state.EndpointsKey()}
 		version, e.ResourceVersion = e.ResourceVersion, ""
-		o.Value, err = clusterstate.EncodeEndpoints(e)
+		o.Value, err = clusterstate.EncodeEndpoints(&e)
 	} else {
-		s := of.EndpointSlice
+		s := *of.EndpointSlice
 		o = ServerObject{Kind: KindEndpointSlice, Namespace: s.Namespace, Name: s.Name, Key: a.state.EndpointSliceKey(s.Name)}
 		version, s.ResourceVersion = s.ResourceVersion, ""
-		o.Value, err = clusterstate.EncodeEndpointSlice(s)
+		o.Value, err = clusterstate.EncodeEndpointSlice(&s)
 	}
 	if err == nil && version != "" {
 		o.ModRevision, err = strconv.ParseInt(version, 10, 64)
