@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -143,29 +142,7 @@ func eventually(t *testing.T, check func() error) {
 
 // endpoints compares both objects with the addresses.
 func endpoints(t *testing.T, client kubernetes.Interface, want ...string) func() error {
-	return func() error {
-		var got, inSlice []string
-		e, err := client.CoreV1().Endpoints("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		for _, subset := range e.Subsets {
-			for _, address := range subset.Addresses {
-				got = append(got, address.IP)
-			}
-		}
-		s, err := client.DiscoveryV1().EndpointSlices("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		for _, endpoint := range s.Endpoints {
-			inSlice = append(inSlice, endpoint.Addresses...)
-		}
-		if !slices.Equal(got, want) || !slices.Equal(inSlice, want) {
-			return fmt.Errorf("endpoints %v, slice %v, want %v", got, inSlice, want)
-		}
-		return nil
-	}
+	return func() error { return apiservertest.CheckEndpoints(t.Context(), client, want...) }
 }
 
 func eachVersion(t *testing.T, test func(t *testing.T, etcd *embedded.Etcd, s *apiservertest.Server, client *kubernetes.Clientset)) {

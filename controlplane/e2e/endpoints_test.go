@@ -96,18 +96,6 @@ func testRepairBesideServers(t *testing.T, version apiservertest.Version) {
 	awaitAddresses(t, client, exact, paused, shared)
 }
 
-// awaitAddresses waits until the Service kubernetes has just these addresses of servers.
-func awaitAddresses(t *testing.T, client kubernetes.Interface, addresses ...string) {
-	t.Helper()
-	var err error
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		if err = checkEndpoints(t.Context(), client, addresses); err == nil {
-			return
-		}
-	}
-	t.Error(err)
-}
-
 // loseLease takes the time to live from a server's lease, if there is one.
 func loseLease(t *testing.T, etcd *clientv3.Client, address string) {
 	key := "/registry/masterleases/" + address

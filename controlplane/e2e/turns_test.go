@@ -29,12 +29,7 @@ func TestTurnsByEvent(t *testing.T) {
 		await := func(what string, addresses ...string) {
 			t.Helper()
 			began := time.Now()
-			for err := checkEndpoints(t.Context(), client, addresses); err != nil; err = checkEndpoints(t.Context(), client, addresses) {
-				if time.Since(began) > time.Minute {
-					t.Fatalf("%s: %v", what, err)
-				}
-				time.Sleep(20 * time.Millisecond)
-			}
+			awaitAddresses(t, client, addresses...)
 			t.Logf("%s: right after %v", what, time.Since(began).Round(time.Millisecond))
 		}
 		await("start", first)
@@ -73,27 +68,19 @@ func checkEndpoints(ctx context.Context, client kubernetes.Interface, want []str
 	if _, err := client.CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{}); err != nil {
 		return err
 	}
-	endpoints, err := client.CoreV1().Endpoints("default").Get(ctx, "kubernetes", metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	slice, err := client.DiscoveryV1().EndpointSlices("default").Get(ctx, "kubernetes", metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	var inEndpoints, inSlice []string
-	for _, subset := range endpoints.Subsets {
-		for _, address := range subset.Addresses {
-			inEndpoints = append(inEndpoints, address.IP)
+	return apiservertest.CheckEndpoints(ctx, client, want...)
+}
+
+// awaitAddresses waits until the Service kubernetes has just these addresses of servers.
+func awaitAddresses(t *testing.T, client kubernetes.Interface, addresses ...string) {
+	t.Helper()
+	began := time.Now()
+	for err := checkEndpoints(t.Context(), client, addresses); err != nil; err = checkEndpoints(t.Context(), client, addresses) {
+		if time.Since(began) > time.Minute {
+			t.Fatal(err)
 		}
+		time.Sleep(20 * time.Millisecond)
 	}
-	for _, endpoint := range slice.Endpoints {
-		inSlice = append(inSlice, endpoint.Addresses...)
-	}
-	if !slices.Equal(inEndpoints, want) || !slices.Equal(inSlice, want) {
-		return fmt.Errorf("Endpoints have %v, the slice %v, not %v", inEndpoints, inSlice, want)
-	}
-	return nil
 }
 
 // awaitMetrics waits until a server counts so many addresses of servers in its metrics, and finds them right.

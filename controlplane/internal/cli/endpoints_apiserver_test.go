@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -217,30 +216,13 @@ func reasonsOf(findings []audit.Finding) (all []string) {
 // awaitAddresses waits until the Endpoints and the slice of the Service kubernetes have just these addresses.
 func awaitAddresses(t *testing.T, client *kubernetes.Clientset, what string, want ...string) {
 	t.Helper()
-	of := func(ctx context.Context) (endpoints, slice []string) {
-		if e, err := client.CoreV1().Endpoints(metav1.NamespaceDefault).Get(ctx, clusterstate.KubernetesService, metav1.GetOptions{}); err == nil {
-			for _, subset := range e.Subsets {
-				for _, address := range subset.Addresses {
-					endpoints = append(endpoints, address.IP)
-				}
-			}
-		}
-		if s, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Get(ctx, clusterstate.KubernetesService, metav1.GetOptions{}); err == nil {
-			for _, endpoint := range s.Endpoints {
-				slice = append(slice, endpoint.Addresses...)
-			}
-		}
-		slices.Sort(endpoints)
-		slices.Sort(slice)
-		return endpoints, slice
-	}
-	var endpoints, slice []string
+	var err error
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		if endpoints, slice = of(t.Context()); slices.Equal(endpoints, want) && slices.Equal(slice, want) {
+		if err = apiservertest.CheckEndpoints(t.Context(), client, want...); err == nil {
 			return
 		}
 	}
-	t.Fatalf("%s: Endpoints %q, slice %q, want %q", what, endpoints, slice, want)
+	t.Fatalf("%s: %v", what, err)
 }
 
 // awaitLoops waits until a server has made what an audit misses else: its endpoints and the namespaces.
