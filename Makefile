@@ -114,7 +114,7 @@ apiservers: ## Builds the kube-apiservers of RELEASES that tests run, bin/kube-a
 kine: ## Builds kine, the store of k3s, that tests run, bin/kine; minutes the first time.
 	@scripts/kine.sh
 
-dropin: purego library ## Builds the kube-apiservers of RELEASES with Rangekeeper inside, bin/kube-apiserver-rangekeeper-VERSION; minutes the first time. BACKEND=purego leaves cgo out.
+dropin: libraries ## Builds the kube-apiservers of RELEASES with Rangekeeper inside, bin/kube-apiserver-rangekeeper-VERSION; minutes the first time. BACKEND=purego leaves cgo out.
 	@for release in $(RELEASES); do scripts/dropin.sh $$release; done
 
 conformance: purego ## Runs Kubernetes' own tests of the packages that Rangekeeper replaces, for RELEASES.

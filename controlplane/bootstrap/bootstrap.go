@@ -18,6 +18,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/client-go/rest"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/servermetrics"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -35,7 +36,7 @@ type Server struct {
 	// Started, if not nil, is called once, when the first repairs have succeeded.
 	Started func()
 	// Metrics, if not nil, are set after each turn.
-	Metrics *Metrics
+	Metrics *servermetrics.Metrics
 	// Log records each failure once, and when it is over.
 	Log *slog.Logger
 	// DryRun logs the writes and makes none of them.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/servermetrics"
 )
 
 // report logs what the core reports, and returns the error of a fatal report.
@@ -30,10 +32,10 @@ func (c *Controller) report(text json.RawMessage) error {
 			Failures int    `json:"failures"`
 			LastedMs int64  `json:"lastedMs"`
 		} `json:"recovered"`
-		FaultFound map[string]any `json:"faultFound"`
-		FaultGone  map[string]any `json:"faultGone"`
-		Endpoints  *counts        `json:"endpoints"`
-		Fatal      *failing       `json:"fatal"`
+		FaultFound map[string]any       `json:"faultFound"`
+		FaultGone  map[string]any       `json:"faultGone"`
+		Endpoints  *servermetrics.Found `json:"endpoints"`
+		Fatal      *failing             `json:"fatal"`
 		Stopped    *struct {
 			Removed bool `json:"removed"`
 		} `json:"stopped"`
@@ -54,7 +56,7 @@ func (c *Controller) report(text json.RawMessage) error {
 		log.Info("a lease is right again", faultAttributes(r.FaultGone)...)
 	case r.Endpoints != nil:
 		if c.server.Metrics != nil {
-			c.server.Metrics.set(r.Endpoints)
+			c.server.Metrics.Set(*r.Endpoints)
 		}
 	case r.Fatal != nil:
 		log.Error("cannot continue", "work", r.Fatal.Work, "reason", r.Fatal.Failure.Reason, "error", r.Fatal.Failure.Message)

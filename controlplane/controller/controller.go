@@ -24,6 +24,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
 	"github.com/rangekeeper/rangekeeper/controlplane/repaircontroller"
+	"github.com/rangekeeper/rangekeeper/controlplane/servermetrics"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore/storemetrics"
@@ -140,7 +141,7 @@ func New(config Config) (*Controller, error) {
 	if err := c.addRepairs(); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
-	metrics := bootstrap.NewMetrics()
+	metrics := servermetrics.New()
 	if err := config.Metrics.Register(metrics); err != nil {
 		return nil, errors.Join(err, c.close())
 	}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/rangekeeper/rangekeeper/controlplane/bootstrap"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/project"
+	"github.com/rangekeeper/rangekeeper/controlplane/servermetrics"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -33,9 +33,9 @@ func TestAlerts(t *testing.T) {
 	for _, family := range families {
 		has[family.GetName()] = len(family.GetMetric()) > 0
 	}
-	// Those of the package bootstrap have no samples before its first turn, after which other tests read them.
+	// Those of servers have no samples before its first turn, after which other tests read them.
 	described := make(chan *prometheus.Desc, 10)
-	bootstrap.NewMetrics().Describe(described)
+	servermetrics.New().Describe(described)
 	close(described)
 	for description := range described {
 		has[regexp.MustCompile(`rangekeeper_\w+`).FindString(description.String())] = true

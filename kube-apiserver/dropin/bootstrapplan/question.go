@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/servermetrics"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -178,14 +179,7 @@ type EndpointsAnswer struct {
 		Faults []json.RawMessage `json:"faults"`
 	} `json:"survey"`
 	// Found is for metrics.
-	Found Found `json:"found"`
-}
-
-// Found says how many addresses of API servers there are, before the changes.
-type Found struct {
-	// Leases, Endpoints and Slice count the addresses in each. Agree: the two are as they should be.
-	Leases, Endpoints, Slice int
-	Agree                    bool
+	Found servermetrics.Found `json:"found"`
 }
 
 // Endpoints plans Endpoints and EndpointSlice.

@@ -146,7 +146,7 @@ func (r *endpointReconciler) tryChange(question bootstrapplan.EndpointsQuestion)
 	}
 	r.report(answer.Survey.Faults)
 	if question.Stage == bootstrapplan.StageRun {
-		count(answer.Found)
+		serverMetrics.Set(answer.Found)
 	}
 	switch answer.Refused {
 	case bootstrapplan.OnlyOwnAddress:

@@ -1,24 +1,24 @@
-package bootstrap
+// Package servermetrics has gauges of the API servers of a cluster: how many hold leases and stand in the endpoints of
+// the Service kubernetes. The bootstrap controller beside a server and the one inside set the same ones.
+package servermetrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// counts are how many addresses of servers a turn has found.
-type counts struct {
-	Leases    int  `json:"leases"`
-	Endpoints int  `json:"endpoints"`
-	Slice     int  `json:"slice"`
-	Agree     bool `json:"agree"`
+// Found is how many addresses of API servers a turn has found, before its changes, in the JSON of the core.
+type Found struct {
+	// Leases, Endpoints and Slice count the addresses in each.
+	Leases    int `json:"leases"`
+	Endpoints int `json:"endpoints"`
+	Slice     int `json:"slice"`
+	// Agree: Endpoints and slice are as they should be.
+	Agree bool `json:"agree"`
 }
 
-// Metrics are a prometheus.Collector: how many API servers hold leases and are announced, as the last turn has found
-// them, and whether that was right. They have no samples before the first turn, and none in the mode none.
-type Metrics struct {
-	addresses *prometheus.GaugeVec
-	agree     *prometheus.GaugeVec
-}
+// Metrics are a prometheus.Collector: what the last turn has found. They have no samples before the first one.
+type Metrics struct{ addresses, agree *prometheus.GaugeVec }
 
-// NewMetrics makes metrics for one Controller.
-func NewMetrics() *Metrics {
+// New makes metrics for one bootstrap controller.
+func New() *Metrics {
 	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "rangekeeper", Subsystem: "apiserver", Name: name, Help: help}, labels)
 	}
@@ -40,7 +40,8 @@ func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
 	m.agree.Collect(metrics)
 }
 
-func (m *Metrics) set(found *counts) {
+// Set takes what a turn has found.
+func (m *Metrics) Set(found Found) {
 	for object, count := range map[string]int{"MasterLease": found.Leases, "Endpoints": found.Endpoints, "EndpointSlice": found.Slice} {
 		m.addresses.WithLabelValues(object).Set(float64(count))
 	}
