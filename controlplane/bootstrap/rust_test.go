@@ -189,6 +189,9 @@ func TestRust(t *testing.T) {
 		eventually(t, endpoints(t, client, "192.0.2.21"))
 		reported := map[string]bool{}
 		for line := range strings.Lines(first.log.since(before)) {
+			if strings.Contains(line, "another number of API servers") {
+				continue // a round says what it found before it repaired, so the damage above is over one round later
+			}
 			about := failing.FindString(line)
 			if about == "" && !strings.Contains(line, "works again") || about != "" && reported[about] {
 				t.Errorf("it should not say %q", line)
