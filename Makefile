@@ -86,7 +86,7 @@ format:
 test: setup libraries test-rust test-c test-go ## Runs all tests that need no kube-apiserver.
 
 test-rust: ## Runs the Rust tests.
-	$(CARGO) test --locked --workspace --exclude rangekeeper-bench # which has no tests
+	$(CARGO) test --locked --workspace --exclude rangekeeper-bench --features rangekeeper/bitvec,rangekeeper/ledger # the bench has no tests
 
 test-c: library ## Runs the C programs plain, under sanitizers and under valgrind.
 	ffi/tests/run.sh
@@ -138,6 +138,7 @@ compare-corpora: libraries ## Plays the inputs that `make fuzz` has found on bot
 
 simulate: ## Plays 10,000,000 schedules of the commit protocol, or as many as fit in 15 minutes; SEED=N repeats one.
 	$(CARGO) run --release --locked -p rangekeeper-simulation -- $(if $(SEED),--seed $(SEED),--schedules 10000000 --minutes 15)
+	$(if $(SEED),,$(CARGO) test --release --locked -p rangekeeper --features ledger --test shared_ledger -- --ignored --nocapture)
 
 simulate-short: ## Checks that the simulation notices some of the broken rules of the protocol, and plays 300,000 schedules, always the same.
 	@scripts/faults.sh draw

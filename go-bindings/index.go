@@ -20,8 +20,8 @@ import (
 //
 // Times are durations since a moment that the caller chooses, by a clock that never goes back. All methods may be
 // called from several goroutines at once. Memory: up to 8 MiB for a CIDR of at most 2^26 addresses, by what is taken;
-// for a wider one 9 to 18 bytes for each address that is taken. A list takes up to 48 bytes for each of its addresses
-// until it is compared.
+// for a wider one at most 18 bytes for each address that is taken. A list takes up to 48 bytes for each of its
+// addresses until it is compared.
 type Index struct {
 	inner *object[*rk.Index]
 }

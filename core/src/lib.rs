@@ -13,6 +13,8 @@
 //! - [`commit`] turns the operations of many callers into writes of one etcd key that several servers share.
 //! - An [`audit`] compares what is recorded as allocated with what [Services](service) use. It reports each
 //!   [`finding`], with [`leak`] counters from one audit to the next.
+//! - A [`ledger`] hands out integers, addresses and blocks of them to owners, for control planes of other kinds.
+//!   Feature `ledger`.
 //! - [`address`] reads addresses as kube-apiserver does.
 
 pub mod address;
@@ -26,6 +28,9 @@ pub mod finding;
 pub mod index;
 pub mod ipaddress;
 pub mod leak;
+#[cfg(feature = "ledger")]
+pub mod ledger;
+mod offsets;
 pub mod ports;
 pub mod range;
 pub mod range_allocation;

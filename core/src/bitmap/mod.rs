@@ -15,6 +15,8 @@
 //! assert_eq!(bitmap.count(), 99_999);
 //! ```
 
+#[cfg(feature = "ledger")]
+mod clear_run;
 #[cfg(any(feature = "bitvec", feature = "roaring"))]
 mod convert;
 mod count;
@@ -26,6 +28,8 @@ use count::Count;
 use summary::Summary;
 use words::Words;
 
+#[cfg(feature = "ledger")]
+pub(crate) use clear_run::Wanted;
 #[cfg(any(feature = "bitvec", feature = "roaring"))]
 pub use convert::PastEnd;
 pub use iter::{Iter, Run, Runs};

@@ -26,6 +26,9 @@ mod error;
 mod json;
 mod protobuf;
 
+#[cfg(feature = "ledger")]
+use std::ops::Range;
+
 pub use error::DecodeError;
 #[doc(hidden)]
 pub use protobuf::{Field, Reader};
@@ -103,6 +106,16 @@ impl RangeAllocation {
         }
     }
 
+    /// Decodes the stored value of a ledger. Returns the object without the ledger's state, and the place of that in
+    /// `stored`; `None` if the value is JSON.
+    #[cfg(feature = "ledger")]
+    pub(crate) fn decode_ledger(stored: &[u8]) -> Result<Option<(Self, Range<usize>)>, DecodeError> {
+        if stored.starts_with(protobuf::PREFIX) {
+            return protobuf::decode_ledger(stored).map(Some);
+        }
+        Self::decode(stored).map(|_| None)
+    }
+
     /// The form of this object, in which it is encoded.
     pub fn form(&self) -> Form {
         match self.surroundings {
@@ -132,9 +145,14 @@ impl RangeAllocation {
     /// Like [`encode_into`](Self::encode_into), with `range` and `data` instead of the object's own, for a writer that
     /// keeps its bitmap elsewhere. Costs one copy of `data` (JSON: its base64 form).
     pub fn encode_with(&self, range: &str, data: &[u8], out: &mut Vec<u8>) {
+        self.encode_ledger(range, data, &[], out);
+    }
+
+    /// Like [`encode_with`](Self::encode_with), with the state of a ledger, which JSON has no place for.
+    pub(crate) fn encode_ledger(&self, range: &str, data: &[u8], ledger: &[u8], out: &mut Vec<u8>) {
         out.clear();
         match &self.surroundings {
-            Surroundings::Protobuf(surroundings) => surroundings.encode(range, data, out),
+            Surroundings::Protobuf(surroundings) => surroundings.encode(range, data, ledger, out),
             Surroundings::Json(surroundings) => surroundings.encode(range, data, out),
         }
     }

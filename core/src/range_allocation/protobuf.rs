@@ -28,6 +28,8 @@ const FRESH_METADATA: &[u8] = b"\x0a\x10\x0a\x00\x12\x00\x1a\x00\x22\x00\x2a\x00
 const RAW_TAG: u8 = 0x12;
 const RANGE_TAG: u8 = 0x12;
 const DATA_TAG: u8 = 0x1a;
+/// Field 15, which no RangeAllocation of Kubernetes has.
+const LEDGER_TAG: u8 = 0x7a;
 
 /// All fields but `raw`, `range` and `data` as they were read, and the places of these three.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,8 +64,8 @@ impl Surroundings {
         }
     }
 
-    /// Appends the encoded object to `out`.
-    pub(super) fn encode(&self, range: &str, data: &[u8], out: &mut Vec<u8>) {
+    /// Appends the encoded object to `out`, with the state of a ledger unless that is empty.
+    pub(super) fn encode(&self, range: &str, data: &[u8], ledger: &[u8], out: &mut Vec<u8>) {
         let fields = self.slots.map(|slot| {
             let (tag, content) = match slot.part {
                 Part::Range => (RANGE_TAG, range.as_bytes()),
@@ -77,7 +79,8 @@ impl Surroundings {
                 .iter()
                 .filter_map(|&(_, _, content)| content)
                 .map(|content| field_len(content.len()))
-                .sum::<usize>();
+                .sum::<usize>()
+            + if ledger.is_empty() { 0 } else { field_len(ledger.len()) };
         out.reserve(self.unknown.len() + field_len(raw_len));
 
         out.extend_from_slice(&self.unknown[..self.raw_at]);
@@ -92,18 +95,34 @@ impl Surroundings {
             }
         }
         out.extend_from_slice(&self.object[done..]);
+        if !ledger.is_empty() {
+            write_header(LEDGER_TAG, ledger.len(), out);
+            out.extend_from_slice(ledger);
+        }
         out.extend_from_slice(&self.unknown[self.raw_at..]);
     }
 }
 
 /// Decodes a value that begins with [`PREFIX`].
 pub(super) fn decode(stored: &[u8]) -> Result<RangeAllocation, DecodeError> {
+    decode_parts(stored, false).map(|(object, _)| object)
+}
+
+/// Decodes a value that begins with [`PREFIX`] as the one of a ledger. Returns the object without the ledger's state,
+/// and the place of that in `stored`.
+#[cfg(feature = "ledger")]
+pub(super) fn decode_ledger(stored: &[u8]) -> Result<(RangeAllocation, Range<usize>), DecodeError> {
+    decode_parts(stored, true)
+}
+
+fn decode_parts(stored: &[u8], cut_ledger: bool) -> Result<(RangeAllocation, Range<usize>), DecodeError> {
     let (unknown, raw_at, raw) = decode_unknown(stored)?;
     let mut object = Remainder::new(stored, raw.clone());
     let mut reader = Reader::new(stored, raw, "RangeAllocation");
     let mut range: Option<(usize, Range<usize>)> = None;
     let mut data: Option<(usize, Range<usize>)> = None;
     let mut data_first = false;
+    let mut ledger = 0..0;
     while let Some(field) = reader.next_field()? {
         match field.number {
             1 => {
@@ -117,6 +136,10 @@ pub(super) fn decode(stored: &[u8]) -> Result<RangeAllocation, DecodeError> {
             3 => {
                 data = Some((object.cut(&field), field.bytes()?));
                 data_first = false;
+            }
+            15 if cut_ledger => {
+                object.cut(&field);
+                ledger = field.bytes()?;
             }
             _ => {}
         }
@@ -132,7 +155,7 @@ pub(super) fn decode(stored: &[u8]) -> Result<RangeAllocation, DecodeError> {
     let data = data.map_or(0..0, |(_, bytes)| bytes);
     let text = str::from_utf8(&stored[range.clone()])
         .map_err(|error| DecodeError::InvalidUtf8 { offset: range.start + error.valid_up_to() })?;
-    Ok(RangeAllocation {
+    let object = RangeAllocation {
         range: text.to_owned(),
         data: stored[data].to_vec(),
         surroundings: super::Surroundings::Protobuf(Surroundings {
@@ -141,7 +164,8 @@ pub(super) fn decode(stored: &[u8]) -> Result<RangeAllocation, DecodeError> {
             object,
             slots: if data_first { [data_slot, range_slot] } else { [range_slot, data_slot] },
         }),
-    })
+    };
+    Ok((object, ledger))
 }
 
 /// Reads the prefix and the Unknown message. Returns their bytes without `raw`, the place of `raw` in them, and the

@@ -1,0 +1,124 @@
+//! What is wrong with the owners of a ledger.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Display};
+use std::num::NonZeroU8;
+
+use super::{Allocation, Ledger, LedgerValue, values_from};
+
+/// What is wrong with an owner or a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LedgerFinding {
+    /// A value has an owner that is not in the list: a leak.
+    OwnerGone {
+        /// The owner.
+        owner: String,
+        /// What it has.
+        has: Allocation,
+    },
+    /// An owner of the list has no value: it was never given one, or lost it.
+    OwnerUnknown {
+        /// The owner.
+        owner: String,
+    },
+    /// An owner has several allocations. Another program stored them: a ledger gives each owner one.
+    SeveralAllocations {
+        /// The owner.
+        owner: String,
+        /// What it has, ascending.
+        has: Vec<Allocation>,
+    },
+    /// A value is in use and has no owner, while others have one.
+    NoOwner {
+        /// The value.
+        value: LedgerValue,
+    },
+}
+
+impl Display for LedgerFinding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OwnerGone { owner, has } => write!(f, "{owner} is gone and has {}", values_from(has)),
+            Self::OwnerUnknown { owner } => write!(f, "{owner} has no value"),
+            Self::SeveralAllocations { owner, has } => {
+                let has: Vec<String> = has.iter().map(values_from).collect();
+                write!(f, "{owner} has several allocations: {}", has.join(", "))
+            }
+            Self::NoOwner { value } => write!(f, "{value} is in use and has no owner"),
+        }
+    }
+}
+
+impl Ledger {
+    /// Compares the owners with the list of those that exist, in any order. The list must not be older than the ledger:
+    /// read it afterwards. Findings about owners come first, by owner, then values without one, ascending.
+    ///
+    /// Cost: O(n log n) for n owners; the values in use are looked at if any of them has an owner.
+    pub fn audit<'a>(&self, owners: impl IntoIterator<Item = &'a str>) -> Vec<LedgerFinding> {
+        let listed: BTreeSet<&str> = owners.into_iter().collect();
+        let mut known: BTreeMap<&str, Vec<Allocation>> = BTreeMap::new();
+        for (owner, first) in self.owners.by_owner() {
+            let len = self.owners.at(first).map_or(0, |(_, owned)| owned.len);
+            known.entry(owner).or_default().push(self.allocation(first, len));
+        }
+        let mut findings = Vec::new();
+        for owner in known.keys().copied().chain(listed.iter().copied()).collect::<BTreeSet<_>>() {
+            let Some(has) = known.get(owner) else {
+                findings.push(LedgerFinding::OwnerUnknown { owner: owner.into() });
+                continue;
+            };
+            if !listed.contains(owner) {
+                findings.extend(has.iter().map(|has| LedgerFinding::OwnerGone { owner: owner.into(), has: *has }));
+            } else if has.len() > 1 {
+                findings.push(LedgerFinding::SeveralAllocations { owner: owner.into(), has: has.clone() });
+            }
+        }
+        if !self.owners.is_empty() {
+            let unowned = self.offsets().filter(|offset| self.owners.at(*offset).is_none());
+            let values = unowned.filter_map(|offset| self.pool.range.value_at(offset));
+            findings.extend(values.map(|value| LedgerFinding::NoOwner { value }));
+        }
+        findings
+    }
+}
+
+/// How many audits in a row have found an owner gone. An allocation is often stored before its owner is, so one audit
+/// proves little.
+#[derive(Clone, Debug)]
+pub struct OwnerLeaks {
+    passes: NonZeroU8,
+    counts: BTreeMap<String, u8>,
+}
+
+impl OwnerLeaks {
+    /// An owner is due once as many audits in a row have found it gone; [`leak::DEFAULT_PASSES`](crate::leak) is the
+    /// reference's number.
+    pub fn new(passes: NonZeroU8) -> Self {
+        Self { passes, counts: BTreeMap::new() }
+    }
+
+    /// Counts an audit. Returns the owners that are due to be [released](Ledger::release_owner), whose counts begin
+    /// anew.
+    pub fn advance(&mut self, findings: &[LedgerFinding]) -> Vec<String> {
+        let gone: BTreeSet<&str> = findings
+            .iter()
+            .filter_map(|finding| match finding {
+                LedgerFinding::OwnerGone { owner, .. } => Some(owner.as_str()),
+                _ => None,
+            })
+            .collect();
+        let mut due = Vec::new();
+        let mut counts = BTreeMap::new();
+        for owner in gone {
+            let count = self.counts.get(owner).copied().unwrap_or(0) + 1;
+            if count >= self.passes.get() {
+                due.push(owner.to_owned());
+            } else {
+                counts.insert(owner.to_owned(), count);
+            }
+        }
+        self.counts = counts;
+        due
+    }
+}

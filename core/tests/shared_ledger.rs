@@ -1,0 +1,270 @@
+//! Several programs that change one ledger, in a store that knows nothing but tokens: answers get lost, writes arrive
+//! late, and programs end.
+
+#![cfg(feature = "ledger")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use common::{below, seeded};
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rangekeeper::ledger::{
+    AllocateError, Allocation, Change, ChangeTicket, Choice, Ledger, LedgerValue, Outcome, Pool, Request, SharedLedger,
+    Token, Want,
+};
+
+/// A value and the number of its last write, which is its token.
+#[derive(Default)]
+struct Store {
+    value: Option<Vec<u8>>,
+    writes: u64,
+    /// Writes that the network still has.
+    late: Vec<(Vec<u8>, Option<Token>)>,
+}
+
+impl Store {
+    fn token(&self) -> Option<Token> {
+        self.value.as_ref().map(|_| self.writes.to_be_bytes().to_vec())
+    }
+
+    /// Returns the new token.
+    fn put(&mut self, value: Vec<u8>, token: Option<Token>) -> Option<Token> {
+        if token != self.token() {
+            return None;
+        }
+        self.value = Some(value);
+        self.writes += 1;
+        self.token()
+    }
+
+    fn ledger(&self, pool: &Pool) -> Ledger {
+        let opened =
+            self.value.as_ref().map(|value| Ledger::open(pool.clone(), value, 1).expect("what a program wrote"));
+        opened.unwrap_or_else(|| Ledger::new(pool.clone(), 1))
+    }
+}
+
+struct Program {
+    ledger: SharedLedger,
+    /// With whether the range was full at any time since the submission.
+    under_way: BTreeMap<ChangeTicket, (Change, bool)>,
+    /// The owners of this program, and what it was told that they have; `None` while a change is under way.
+    owners: BTreeMap<String, Option<Vec<Allocation>>>,
+    /// Values without an owner that it was given.
+    unowned: Vec<LedgerValue>,
+}
+
+#[derive(Default)]
+struct Played {
+    given: u64,
+    released: u64,
+    conflicts: u64,
+    unanswered: u64,
+    late: u64,
+    full: u64,
+}
+
+/// Plays one schedule of three programs; each has owners of its own.
+fn play(seed: u64, played: &mut Played) {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let choice = [Choice::Lowest, Choice::Random, Choice::NextFit][below(3, &mut rng) as usize];
+    let text = ["10-15", "0-99999999", "10.0.0.0/28"][below(3, &mut rng) as usize];
+    let pool = Pool::new(text.parse().expect("a range"), choice);
+    let mut store = Store::default();
+    let fresh = || SharedLedger::new(pool.clone(), 1);
+    let program = || Program { ledger: fresh(), under_way: BTreeMap::new(), owners: BTreeMap::new(), unowned: vec![] };
+    let mut programs = [program(), program(), program()];
+    for _ in 0..60 {
+        let number = below(3, &mut rng) as usize;
+        let name = format!("{number}/{}", below(3, &mut rng));
+        let program = &mut programs[number];
+        match below(12, &mut rng) {
+            0..=2 => {
+                let is_idle = program.owners.get(&name).is_none_or(Option::is_some);
+                let owner = (below(4, &mut rng) > 0).then_some(name);
+                if is_idle || owner.is_none() {
+                    let want = [Want::Any, Want::Run(2), Want::Block(1)][below(3, &mut rng) as usize];
+                    let want = if owner.is_none() { Want::Any } else { want };
+                    owner.iter().for_each(|name| drop(program.owners.insert(name.clone(), None)));
+                    let change = Change::Allocate { want, owner };
+                    program.under_way.insert(program.ledger.submit(change.clone()), (change, false));
+                }
+            }
+            3 => {
+                if let Some(value) = program.unowned.pop() {
+                    let change = Change::Release { value };
+                    program.under_way.insert(program.ledger.submit(change.clone()), (change, false));
+                } else if program.owners.get(&name).is_none_or(Option::is_some) {
+                    program.owners.insert(name.clone(), None);
+                    let change = Change::ReleaseOwner { owner: name };
+                    program.under_way.insert(program.ledger.submit(change.clone()), (change, false));
+                }
+            }
+            4 if below(3, &mut rng) == 0 => {
+                // It ends and begins anew. It knows what it was told; what it was not, it asks for again or gives up.
+                program.ledger = fresh();
+                for (_, (change, _)) in std::mem::take(&mut program.under_way) {
+                    match change {
+                        Change::Release { .. } | Change::Allocate { owner: None, .. } => {}
+                        change => {
+                            let change = match change {
+                                Change::Allocate { owner: Some(owner), .. } if below(2, &mut rng) == 0 => {
+                                    Change::ReleaseOwner { owner }
+                                }
+                                change => change,
+                            };
+                            program.under_way.insert(program.ledger.submit(change.clone()), (change, false));
+                        }
+                    }
+                }
+            }
+            5 => {
+                // A late write arrives.
+                if !store.late.is_empty() {
+                    let at = below(store.late.len() as u32, &mut rng) as usize;
+                    let (value, token) = store.late.swap_remove(at);
+                    played.late += u64::from(store.put(value, token).is_some());
+                }
+            }
+            _ => request(program, &mut store, &mut rng, played),
+        }
+        check(&mut programs, &store, &pool, played);
+    }
+    // In the end everybody gets answers.
+    for (value, token) in std::mem::take(&mut store.late) {
+        store.put(value, token);
+    }
+    for number in 0..3 {
+        for _ in 0..20 {
+            answer(&mut programs[number], &mut store, &mut rng, played);
+            check(&mut programs, &store, &pool, played);
+        }
+        assert!(programs[number].under_way.is_empty(), "seed {seed}: {:?}", programs[number].under_way);
+    }
+}
+
+/// Plays the next request of a program, which may get lost on its way or on the way back.
+fn request(program: &mut Program, store: &mut Store, rng: &mut Xoshiro256PlusPlus, played: &mut Played) {
+    let fate = below(8, rng);
+    if fate > 2 {
+        return answer(program, store, rng, played);
+    }
+    let Some(request) = program.ledger.next_request(Duration::ZERO, rng) else { return };
+    if let Request::Put { value, token } = request {
+        match fate {
+            0 => drop(store.put(value, token)),
+            1 => store.late.push((value, token)),
+            _ => {}
+        }
+    }
+    program.ledger.unanswered();
+    played.unanswered += 1;
+}
+
+fn answer(program: &mut Program, store: &mut Store, rng: &mut Xoshiro256PlusPlus, played: &mut Played) {
+    match program.ledger.next_request(Duration::ZERO, rng) {
+        None => {}
+        Some(Request::Get) => {
+            let stored = store.value.clone().zip(store.token());
+            program.ledger.got(stored).expect("what a program wrote");
+        }
+        Some(Request::Put { value, token }) => match store.put(value, token) {
+            Some(token) => program.ledger.put(token),
+            None => {
+                played.conflicts += 1;
+                program.ledger.conflicted();
+            }
+        },
+    }
+}
+
+/// Notes what has ended, and compares what each program was told with what is stored.
+fn check(programs: &mut [Program], store: &Store, pool: &Pool, played: &mut Played) {
+    let ledger = store.ledger(pool);
+    for program in programs.iter_mut() {
+        program.under_way.values_mut().for_each(|(_, was_full)| *was_full |= ledger.used() == pool.size());
+        let ended: Vec<(ChangeTicket, Outcome)> = program.ledger.take_outcomes().collect();
+        // Of several changes in one write, one can fill the range and another one free values.
+        let is_alone = ended.len() == 1;
+        for (ticket, outcome) in ended {
+            let (change, was_full) = program.under_way.remove(&ticket).expect("it was submitted");
+            if let Outcome::NotAllocated(AllocateError::Full { len: 1, .. }) = outcome {
+                assert!(was_full || !is_alone, "it was not full since {ticket:?} was submitted");
+            }
+            match (change, outcome) {
+                (Change::Allocate { owner: Some(owner), .. }, Outcome::Allocated(allocation)) => {
+                    played.given += 1;
+                    program.owners.insert(owner, Some(vec![allocation]));
+                }
+                (Change::Allocate { owner: Some(owner), .. }, Outcome::NotAllocated(error)) => {
+                    let has = match error {
+                        AllocateError::HasOther { has, .. } => vec![has],
+                        AllocateError::Full { .. } => {
+                            played.full += 1;
+                            vec![]
+                        }
+                        error => panic!("{error}"),
+                    };
+                    program.owners.insert(owner, Some(has));
+                }
+                (Change::Allocate { owner: None, .. }, Outcome::Allocated(allocation)) => {
+                    program.unowned.push(allocation.first);
+                }
+                (Change::Allocate { owner: None, .. }, Outcome::NotAllocated(_) | Outcome::Unanswered) => {}
+                (Change::Release { .. }, Outcome::Unanswered) => {}
+                (Change::Release { value }, Outcome::Released(released)) => {
+                    assert_eq!(released, [Allocation { first: value, len: 1 }]);
+                }
+                (Change::ReleaseOwner { owner }, Outcome::Released(released)) => {
+                    played.released += u64::from(!released.is_empty());
+                    program.owners.insert(owner, Some(vec![]));
+                }
+                (change, outcome) => panic!("{change:?}: {outcome:?}"),
+            }
+        }
+    }
+    // Nobody was given what somebody else has: each has in the store what it was told.
+    for program in programs.iter() {
+        for (owner, told) in &program.owners {
+            if let Some(told) = told {
+                assert_eq!(ledger.owned_by(owner).collect::<Vec<_>>(), *told, "{owner}");
+            }
+        }
+        for value in &program.unowned {
+            assert!(ledger.has(*value) && ledger.owner_of(*value).is_none(), "{value}");
+        }
+    }
+    let mut unowned: Vec<LedgerValue> = programs.iter().flat_map(|program| program.unowned.clone()).collect();
+    unowned.sort_unstable();
+    assert!(unowned.is_sorted_by(|one, other| one < other), "handed out twice: {unowned:?}");
+}
+
+fn play_all(schedules: u64) {
+    let mut played = Played::default();
+    let mut seeds = seeded(33);
+    for _ in 0..schedules {
+        play(seeds.next_u64(), &mut played);
+    }
+    let Played { given, released, conflicts, unanswered, late, full } = played;
+    println!(
+        "{schedules} schedules: {given} times given, {released} released, {conflicts} conflicts, {unanswered} requests \
+         without an answer, {late} writes that came late and took effect, {full} times full"
+    );
+    // Of each there is at least one in ten schedules.
+    assert!([given, released, conflicts, unanswered, late, full].iter().all(|times| *times > schedules / 10));
+}
+
+#[test]
+fn programs_that_know_only_tokens_never_have_one_value_twice() {
+    play_all(6_000);
+}
+
+/// For `make simulate`.
+#[test]
+#[ignore = "it takes minutes"]
+fn programs_that_know_only_tokens_never_have_one_value_twice_in_3_000_000_schedules() {
+    play_all(3_000_000);
+}
