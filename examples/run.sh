@@ -43,6 +43,19 @@ $cargo run --quiet --locked --package rangekeeper --example repair >"$work/rust-
 sed -E 's/^(\w+ [a-z-]+): ClusterIP ([0-9.]+) .*/\1 \2/' "$work/rust-output" >"$work/rust-found"
 same "rust/repair.rs" "$work/rust-expected" "$work/rust-found"
 
+# Rust: worked out by hand. 4789 is far above, the first /28 is excluded, and a /26 begins at a multiple of 64.
+$cargo run --quiet --locked --package rangekeeper --features ledger --example vnis >"$work/vnis-found"
+cat >"$work/vnis-expected" <<-EXPECTED
+	VNI 4096
+	VNI 4097
+	VNI 4096
+	1 released
+	small: 1 from 10.0.0.16/28
+	large: 4 from 10.0.0.64/28
+	small is gone and has 10.0.0.16/28
+EXPECTED
+same "rust/vnis.rs" "$work/vnis-expected" "$work/vnis-found"
+
 # C: the first address stays allocated, as in the reference's row "lowest bit".
 prefix=$PWD/target/examples/prefix
 rm -rf "$prefix"

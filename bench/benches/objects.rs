@@ -8,7 +8,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rand_core::Rng;
 use rangekeeper::service_cidr::ServiceCidr;
 use rangekeeper_bench::cluster::Objects;
-use rangekeeper_bench::{generator, scaled, some_offsets};
+use rangekeeper_bench::{generator, print_memory, scaled, some_offsets};
 use roaring::RoaringTreemap;
 
 /// The cells of an occupancy map.
@@ -27,20 +27,6 @@ fn sorted(offsets: &[u64]) -> Vec<u64> {
     let mut sorted = offsets.to_vec();
     sorted.sort_unstable();
     sorted
-}
-
-/// The memory of the process, in KiB.
-fn resident() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it names the memory");
-    line.trim().trim_end_matches(" kB").parse().expect("a number")
-}
-
-fn print_memory<T>(name: &str, make: impl FnOnce() -> T) {
-    let before = resident();
-    let made = black_box(make());
-    println!("{name}: {} KiB", resident().saturating_sub(before));
-    drop(made);
 }
 
 fn sets(c: &mut Criterion, name: &str, cidr: ServiceCidr) {

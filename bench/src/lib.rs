@@ -2,7 +2,10 @@
 
 pub mod cluster;
 pub mod etcd;
+mod memory;
 pub mod rivals;
+
+pub use memory::print_memory;
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
