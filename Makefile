@@ -91,17 +91,18 @@ test-rust: ## Runs the Rust tests.
 test-c: library ## Runs the C programs plain, under sanitizers and under valgrind.
 	ffi/tests/run.sh
 
-test-go: libraries ## Runs the Go tests, the binding's with both back ends, under the race detector and with a stressed collector.
+test-go: libraries ## Runs the Go tests, the binding's with both back ends and with a stressed collector.
 	cd go-bindings && RANGEKEEPER_SEQUENCES=10000 $(GO) test $(UNVETTED) ./internal/...
 	cd go-bindings && GOGC=1 $(GO) test $(UNVETTED) .
-	cd go-bindings && GOGC=1 GODEBUG=cgocheck=1 $(GO) test $(UNVETTED) -race -tags rangekeeper_native .
+	cd go-bindings && GOGC=1 GODEBUG=cgocheck=1 $(GO) test $(UNVETTED) -tags rangekeeper_native .
 	cd controlplane && $(STATIC) $(GO) build -o ../target/restored-etcd ./cmd/restored-etcd
 	cd go-bindings/etcdstore && $(STATIC) ../../target/restored-etcd ../../testing/testdata/kube-1.32-dual-stack/clean.db.gz $(GO) test $(UNVETTED) ./...
 	cd controlplane && $(STATIC) $(GO) test $(UNVETTED) -short ./...
 
-test-backends: libraries ## Runs 200,000 sequences on both back ends, the tests of the pure Go one under the race detector, and counts the command's calls into the native one.
+test-backends: libraries ## Runs 200,000 sequences on both back ends, the tests of both under the race detector, and counts the command's calls into the native one.
 	cd go-bindings && $(GO) test $(UNVETTED) ./internal/sequences
 	cd go-bindings && $(GO) test $(UNVETTED) -race .
+	cd go-bindings && GOGC=1 GODEBUG=cgocheck=1 $(GO) test $(UNVETTED) -race -tags rangekeeper_native .
 	cd controlplane && $(GO) test $(UNVETTED) -tags rangekeeper_native,grpcnotrace -run '^TestCallsIntoTheLibrary$$' ./internal/cli
 
 test-cluster: apiservers kine dropin ## Builds kube-apiservers and kine, and runs the tests that need them.
