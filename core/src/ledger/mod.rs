@@ -9,8 +9,8 @@
 //! [`encode`](Ledger::encode) returns if the stored value is still the one that was read. If it is not, begin again. A
 //! [`SharedLedger`] does so for the changes of many callers. Times come in as arguments, as durations since 1970.
 //!
-//! A release ends all that an owner has, whoever asked for it. So an owner's name should be used once, like a UID: a
-//! release that is repeated would else end what the next owner of this name was given.
+//! Do not use the name of an owner again: take a UID, for example. A release that is repeated after a lost answer would
+//! otherwise release what the next owner of this name was given.
 //!
 //! ```
 //! use std::time::Duration;
