@@ -1,0 +1,135 @@
+//! Hands out the values of a range to owners. Several processes may do so at once, over SQLite or etcd.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{Write, stdout};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::{Parser, Subcommand};
+use ledger_rs::etcd::EtcdKey;
+use ledger_rs::redb::RedbKey;
+use ledger_rs::sqlite::SqliteRow;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+use rangekeeper::ledger::{Change, Choice, Outcome, Pool, SharedLedger, Store, Want};
+
+type AnyError = Box<dyn std::error::Error>;
+
+#[derive(Parser)]
+#[command(about, version)]
+struct Arguments {
+    /// Where the ledger is kept: sqlite:FILE, redb:FILE or the URL of an etcd
+    #[arg(long)]
+    store: String,
+    /// The name of the ledger in the store; in etcd its key
+    #[arg(long)]
+    key: String,
+    /// The values: LOW-HIGH, LOW-HIGH/BLOCK, CIDR or CIDR/PREFIX
+    #[arg(long)]
+    range: String,
+    /// A part of the range that is never handed out; can be repeated
+    #[arg(long)]
+    exclude: Vec<String>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Gives each owner a value, or values in a row; an owner that has them gets them again
+    Allocate {
+        /// How many values in a row
+        #[arg(long, default_value_t = 1)]
+        run: u32,
+        /// Names that are not used again, such as UIDs
+        #[arg(required = true)]
+        owner: Vec<String>,
+    },
+    /// Releases all that the owners have
+    Release {
+        /// Their names
+        #[arg(required = true)]
+        owner: Vec<String>,
+    },
+    /// Lists the values in use with their owners
+    Show,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("ledger-rs: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<ExitCode, AnyError> {
+    let Arguments { store, key, range, exclude, command } = arguments;
+    let mut pool = Pool::new(range.parse()?, Choice::Lowest);
+    for part in exclude {
+        pool = pool.exclude(part)?;
+    }
+    match store.split_once(':') {
+        Some(("sqlite", file)) => carry_out(&mut SqliteRow::open(&PathBuf::from(file), key)?, pool, command),
+        Some(("redb", file)) => carry_out(&mut RedbKey::open(&PathBuf::from(file), key)?, pool, command),
+        Some(("http", _)) => carry_out(&mut EtcdKey::connect(store, key)?, pool, command),
+        _ => Err(format!("the store {store:?} is neither sqlite:FILE, redb:FILE nor http://HOST:PORT").into()),
+    }
+}
+
+fn carry_out<S: Store<Error: std::error::Error + 'static>>(
+    store: &mut S,
+    pool: Pool,
+    command: &Command,
+) -> Result<ExitCode, AnyError> {
+    let mut out = stdout().lock();
+    // Unknown to others, as both must be.
+    let seed = || RandomState::new().build_hasher().finish();
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let mut ledger = SharedLedger::new(pool.clone(), seed());
+    let owners = match command {
+        Command::Allocate { run, owner } => {
+            for owner in owner {
+                ledger.submit(Change::Allocate { want: Want::Run(*run), owner: Some(owner.clone()) });
+            }
+            owner
+        }
+        Command::Release { owner } => {
+            for owner in owner {
+                ledger.submit(Change::ReleaseOwner { owner: owner.clone() });
+            }
+            owner
+        }
+        Command::Show => {
+            if let Some((value, _)) = store.get()? {
+                let ledger = rangekeeper::ledger::Ledger::open(pool, &value, seed())?;
+                for value in ledger.iter() {
+                    writeln!(out, "{value}\t{}", ledger.owner_of(value).unwrap_or("-"))?;
+                }
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    ledger.run(store, now, &mut rng)?;
+    let mut code = ExitCode::SUCCESS;
+    for (owner, (_, outcome)) in owners.iter().zip(ledger.take_outcomes()) {
+        match outcome {
+            Outcome::Allocated(allocation) => writeln!(out, "{owner}\t{}\t{}", allocation.first, allocation.len)?,
+            Outcome::Released(released) => writeln!(out, "{owner}\t{} released", released.len())?,
+            Outcome::NotAllocated(error) => {
+                eprintln!("ledger-rs: {owner}: {error}");
+                code = ExitCode::FAILURE;
+            }
+            Outcome::NotReleased(error) => {
+                eprintln!("ledger-rs: {owner}: {error}");
+                code = ExitCode::FAILURE;
+            }
+            outcome => return Err(format!("{owner}: {outcome:?}").into()),
+        }
+    }
+    Ok(code)
+}
