@@ -15,7 +15,7 @@ use common::{below, seeded};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rangekeeper::ledger::{
     AllocateError, Allocation, Choice, CoolDown, Ledger, LedgerFinding, LedgerRange, LedgerValue, OpenError,
-    OwnerLeaks, ParseLedgerError, Pool, RUN_MAX, Want,
+    OwnerLeaks, ParseLedgerError, Pool, RUN_MAX, WIDE_USED_MAX, Want,
 };
 use rangekeeper::range_allocation::{Form, RangeAllocation};
 use rangekeeper::roaring::RoaringTreemap;
@@ -47,22 +47,20 @@ struct Model {
 
 impl Window {
     fn pool(&self, choice: Choice, cool_down: Option<CoolDown>) -> Result<Pool, ParseLedgerError> {
-        let part = |first: u64, last: u64| {
-            let text = |offset| self.range.value_at(self.first + offset).map(|value| value.to_string());
-            let (first, last) = (text(first).unwrap_or_default(), text(last).unwrap_or_default());
-            let plain = |text: &str| text.split('/').next().unwrap_or_default().to_owned();
-            format!("{}-{}", plain(&first), plain(&last))
+        // Of a block or network its first integer or address.
+        let text = |offset| {
+            let value = self.range.value_at(offset).map(|value| value.to_string()).unwrap_or_default();
+            value.split('/').next().unwrap_or_default().to_owned()
         };
+        let offsets = |first, last| format!("{}-{}", text(first), text(last));
+        let part = |first: u64, last: u64| offsets(self.first + first, self.first + last);
         let mut pool = Pool::new(self.range, choice);
         if self.first > 0 {
-            let first = self.range.value_at(0).map(|value| value.to_string()).unwrap_or_default();
-            let before = self.range.value_at(self.first - 1).map(|value| value.to_string()).unwrap_or_default();
-            let plain = |text: String| text.split('/').next().unwrap_or_default().to_owned();
-            pool = pool.exclude(&format!("{}-{}", plain(first), plain(before)))?;
+            pool = pool.exclude(&offsets(0, self.first - 1))?;
         }
-        if self.first + (self.len - 1) < self.range.last() {
-            let rest = self.range.last() - self.first;
-            pool = pool.exclude(&part(self.len, rest))?;
+        let last = self.first + (self.len - 1);
+        if last < self.range.last() {
+            pool = pool.exclude(&offsets(last + 1, self.range.last()))?;
         }
         for (first, last) in &self.excluded {
             pool = pool.exclude(&part(*first, *last))?;
@@ -143,10 +141,10 @@ impl Model {
         for at in first..first + len {
             self.slots[at as usize] = entry;
         }
-        while let Some(cool_down) = cool_down.filter(|cool_down| self.cooling().len() > cool_down.at_most as usize) {
-            let _ = cool_down;
-            let oldest = self.cooling().first().map(|(_, first)| *first);
-            oldest.into_iter().for_each(|first| self.end(first));
+        let at_most = cool_down.map_or(0, |cool_down| cool_down.at_most as usize);
+        let mut cooling = self.cooling();
+        while cooling.len() > at_most {
+            cooling.pop_first().into_iter().for_each(|(_, first)| self.end(first));
         }
     }
 
@@ -668,7 +666,7 @@ fn owners_that_are_gone_are_due_after_several_audits() -> TestResult {
     ledger.allocate(Want::Any, None, Duration::ZERO, &mut rng)?;
     let mut leaks = OwnerLeaks::new(NonZeroU8::new(3).ok_or("0")?);
     let mut due = Vec::new();
-    // b comes back once, and its count begins anew.
+    // b comes back once, and its count begins at 0 again.
     for listed in [&["a"][..], &["a"], &["a", "b"], &["a"], &["a"], &["a"]] {
         let findings = ledger.audit(listed.iter().copied());
         assert_eq!(findings.last(), Some(&LedgerFinding::NoOwner { value: LedgerValue::Integer(103) }));
@@ -719,5 +717,15 @@ fn errors_say_what_stands_in_the_way() -> TestResult {
     let mut wide = Ledger::new(Pool::new("0-99999999".parse()?, Choice::Lowest), 1);
     assert!(allocate(&mut wide, Want::Run(RUN_MAX), None).is_ok());
     assert!(allocate(&mut wide, Want::Run(RUN_MAX + 1), None).is_err());
+    // Only runs of this length fill a range to its limit in a moment.
+    for _ in 1..WIDE_USED_MAX / u64::from(RUN_MAX) {
+        assert!(allocate(&mut wide, Want::Run(RUN_MAX), None).is_ok());
+    }
+    assert_eq!(wide.used(), WIDE_USED_MAX);
+    let many = "67108864 values of range 0-99999999 are in use, and no more can be";
+    assert_eq!(said(allocate(&mut wide, Want::Any, None)), many);
+    assert_eq!(said(allocate(&mut wide, Want::Value(value(99_999_999)), Some("a"))), many);
+    assert_eq!(wide.release(value(7), Duration::ZERO), Ok(true));
+    assert!(allocate(&mut wide, Want::Any, None).is_ok());
     Ok(())
 }
