@@ -18,10 +18,11 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Endpoints;
+use rangekeeper::range_allocation::{write_bytes, write_number};
 use serde::{Deserialize, Serialize};
 
 use crate::address::usable;
-use crate::protobuf::{first_message, last, last_bytes, write_bytes, write_number};
+use crate::protobuf::{first_message, last, last_bytes};
 
 /// The prefix of etcd values in Kubernetes' protobuf form.
 const PREFIX: &[u8] = b"k8s\0";

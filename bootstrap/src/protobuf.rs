@@ -1,5 +1,4 @@
-//! Reading and writing the protobuf of a lease. The reader is the core's; the writer is of a few lines, and a generated
-//! one would leave out the empty fields that kube-apiserver writes.
+//! Reading the protobuf of a lease with the core's reader.
 
 use std::ops::Range;
 
@@ -35,25 +34,4 @@ pub(crate) fn first_message(
 pub(crate) fn last_bytes(value: &[u8], message: Range<usize>, number: u32) -> Result<Range<usize>, DecodeError> {
     let start = message.start;
     last(value, message, number)?.map_or(Ok(start..start), |field| field.bytes())
-}
-
-/// Appends a field of bytes.
-pub(crate) fn write_bytes(number: u8, bytes: &[u8], out: &mut Vec<u8>) {
-    out.push(number << 3 | 2);
-    write_varint(bytes.len() as u64, out);
-    out.extend_from_slice(bytes);
-}
-
-/// Appends a field with a number.
-pub(crate) fn write_number(number: u8, value: u64, out: &mut Vec<u8>) {
-    out.push(number << 3);
-    write_varint(value, out);
-}
-
-fn write_varint(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
 }

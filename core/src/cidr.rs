@@ -71,11 +71,7 @@ pub enum ParseCidrError {
 impl CidrRange {
     /// The range of `network`; host bits in it are cleared.
     pub fn new(network: IpNetwork) -> Self {
-        let network = match network {
-            IpNetwork::V4(network) => Ipv4Network::new(network.network(), network.prefix()).map(IpNetwork::V4),
-            IpNetwork::V6(network) => Ipv6Network::new(network.network(), network.prefix()).map(IpNetwork::V6),
-        }
-        .unwrap_or(network);
+        let network = IpNetwork::new(network.network(), network.prefix()).unwrap_or(network);
         let (host_bits, unlimited) = match network {
             IpNetwork::V4(network) => (32 - network.prefix(), 31),
             IpNetwork::V6(network) => (128 - network.prefix(), 127),

@@ -3,16 +3,20 @@
 #![cfg(feature = "ledger")]
 
 mod common;
+#[path = "common/row.rs"]
+mod row;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use common::{below, seeded};
 use rangekeeper::leak::DEFAULT_PASSES;
+use rangekeeper::ledger;
 use rangekeeper::ledger::{
     Allocation, Change, Choice, Ledger, LedgerFinding, LedgerValue, Outcome, OwnerLeaks, Pool, Put, RunError,
-    SharedLedger, Store, Token, Want,
+    SharedLedger, Token, Want,
 };
+use row::Row;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
@@ -20,32 +24,26 @@ const NOW: Duration = Duration::ZERO;
 
 /// A store that can be away.
 #[derive(Default)]
-struct Row {
-    value: Option<Vec<u8>>,
-    version: u64,
+struct Store {
+    row: Row,
     is_away: bool,
 }
 
-impl Store for Row {
+impl Store {
+    fn answer(&self) -> Result<(), &'static str> {
+        if self.is_away { Err("connection refused") } else { Ok(()) }
+    }
+}
+
+impl ledger::Store for Store {
     type Error = &'static str;
 
     fn get(&mut self) -> Result<Option<(Vec<u8>, Token)>, Self::Error> {
-        if self.is_away {
-            return Err("connection refused");
-        }
-        Ok(self.value.clone().map(|value| (value, self.version.to_be_bytes().to_vec())))
+        self.answer().map(|()| self.row.get())
     }
 
     fn put(&mut self, value: Vec<u8>, token: Option<Token>) -> Result<Put, Self::Error> {
-        if self.is_away {
-            return Err("connection refused");
-        }
-        if token != self.value.as_ref().map(|_| self.version.to_be_bytes().to_vec()) {
-            return Ok(Put::Changed);
-        }
-        self.version += 1;
-        self.value = Some(value);
-        Ok(Put::Stored(self.version.to_be_bytes().to_vec()))
+        self.answer().map(|()| self.row.put(value, token))
     }
 }
 
@@ -67,7 +65,7 @@ fn given(ledger: &mut SharedLedger) -> Vec<LedgerValue> {
 #[test]
 fn ports_of_deleted_game_servers_are_given_again() -> TestResult {
     let mut rng = seeded(359);
-    let mut store = Row::default();
+    let mut store = Store::default();
     let mut ledger = SharedLedger::new(Pool::new("1000-1049".parse()?, Choice::Lowest), 1);
     for server in 0..30 {
         ledger.submit(allocate(Want::Any, &format!("old-{server}")));
@@ -109,7 +107,7 @@ fn addresses_of_existing_services_are_not_given_after_a_restart() -> TestResult 
     let pool = Pool::new("10.96.0.0/28".parse()?, Choice::Lowest);
     let services: Vec<(String, LedgerValue)> =
         [1, 2, 5, 6, 9].map(|last| (format!("uid-{last}"), LedgerValue::Address([10, 96, 0, last].into()))).to_vec();
-    let mut store = Row::default();
+    let mut store = Store::default();
     for restart in 0..3 {
         let mut ledger = SharedLedger::new(pool.clone(), restart);
         for (owner, address) in &services {
@@ -125,7 +123,7 @@ fn addresses_of_existing_services_are_not_given_after_a_restart() -> TestResult 
         assert_eq!(new.len(), 3);
         assert!(new.iter().all(|address| services.iter().all(|(_, other)| other != address)), "{new:?}");
     }
-    let ledger = Ledger::open(pool, store.value.as_deref().ok_or("nothing stored")?, 1)?;
+    let ledger = Ledger::open(pool, store.row.value().ok_or("nothing stored")?, 1)?;
     assert_eq!(ledger.used(), 5 + 9);
     Ok(())
 }
@@ -136,7 +134,7 @@ fn addresses_of_existing_services_are_not_given_after_a_restart() -> TestResult 
 fn a_leader_whose_read_fails_hands_out_nothing() -> TestResult {
     let mut rng = seeded(17);
     let pool = Pool::new("30000-30009".parse()?, Choice::Lowest);
-    let mut store = Row::default();
+    let mut store = Store::default();
     let mut first = SharedLedger::new(pool.clone(), 1);
     for service in 0..4 {
         first.submit(allocate(Want::Any, &format!("service-{service}")));

@@ -4,6 +4,8 @@
 #![cfg(feature = "ledger")]
 
 mod common;
+#[path = "common/row.rs"]
+mod row;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,37 +14,22 @@ use common::{below, seeded};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rangekeeper::ledger::{
-    AllocateError, Allocation, Change, ChangeTicket, Choice, Ledger, LedgerValue, Outcome, Pool, Request, SharedLedger,
-    Token, Want,
+    AllocateError, Allocation, Change, ChangeTicket, Choice, Ledger, LedgerValue, Outcome, Pool, Put, Request,
+    SharedLedger, Token, Want,
 };
+use row::Row;
 
-/// A value and the number of its last write, which is its token.
+/// A row, and the network before it.
 #[derive(Default)]
 struct Store {
-    value: Option<Vec<u8>>,
-    writes: u64,
+    row: Row,
     /// Writes that the network still has.
     late: Vec<(Vec<u8>, Option<Token>)>,
 }
 
 impl Store {
-    fn token(&self) -> Option<Token> {
-        self.value.as_ref().map(|_| self.writes.to_be_bytes().to_vec())
-    }
-
-    /// Returns the new token.
-    fn put(&mut self, value: Vec<u8>, token: Option<Token>) -> Option<Token> {
-        if token != self.token() {
-            return None;
-        }
-        self.value = Some(value);
-        self.writes += 1;
-        self.token()
-    }
-
     fn ledger(&self, pool: &Pool) -> Ledger {
-        let opened =
-            self.value.as_ref().map(|value| Ledger::open(pool.clone(), value, 1).expect("what a program wrote"));
+        let opened = self.row.value().map(|value| Ledger::open(pool.clone(), value, 1).expect("what a program wrote"));
         opened.unwrap_or_else(|| Ledger::new(pool.clone(), 1))
     }
 }
@@ -104,7 +91,7 @@ fn play(seed: u64, played: &mut Played) {
                 }
             }
             4 if below(3, &mut rng) == 0 => {
-                // It ends and begins anew. It knows what it was told; what it was not, it asks for again or gives up.
+                // It restarts. It knows what it was told; what it was not, it asks for again or gives up.
                 program.ledger = fresh();
                 for (_, (change, _)) in std::mem::take(&mut program.under_way) {
                     match change {
@@ -126,7 +113,7 @@ fn play(seed: u64, played: &mut Played) {
                 if !store.late.is_empty() {
                     let at = below(store.late.len() as u32, &mut rng) as usize;
                     let (value, token) = store.late.swap_remove(at);
-                    played.late += u64::from(store.put(value, token).is_some());
+                    played.late += u64::from(store.row.put(value, token) != Put::Changed);
                 }
             }
             _ => request(program, &mut store, &mut rng, played),
@@ -135,7 +122,7 @@ fn play(seed: u64, played: &mut Played) {
     }
     // In the end everybody gets answers.
     for (value, token) in std::mem::take(&mut store.late) {
-        store.put(value, token);
+        store.row.put(value, token);
     }
     for number in 0..3 {
         for _ in 0..20 {
@@ -155,7 +142,7 @@ fn request(program: &mut Program, store: &mut Store, rng: &mut Xoshiro256PlusPlu
     let Some(request) = program.ledger.next_request(Duration::ZERO, rng) else { return };
     if let Request::Put { value, token } = request {
         match fate {
-            0 => drop(store.put(value, token)),
+            0 => drop(store.row.put(value, token)),
             1 => store.late.push((value, token)),
             _ => {}
         }
@@ -168,12 +155,11 @@ fn answer(program: &mut Program, store: &mut Store, rng: &mut Xoshiro256PlusPlus
     match program.ledger.next_request(Duration::ZERO, rng) {
         None => {}
         Some(Request::Get) => {
-            let stored = store.value.clone().zip(store.token());
-            program.ledger.got(stored).expect("what a program wrote");
+            program.ledger.got(store.row.get()).expect("what a program wrote");
         }
-        Some(Request::Put { value, token }) => match store.put(value, token) {
-            Some(token) => program.ledger.put(token),
-            None => {
+        Some(Request::Put { value, token }) => match store.row.put(value, token) {
+            Put::Stored(token) => program.ledger.put(token),
+            Put::Changed => {
                 played.conflicts += 1;
                 program.ledger.conflicted();
             }

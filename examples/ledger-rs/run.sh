@@ -46,9 +46,9 @@ play() { # STORE PROCESSES [COMMAND...]: with COMMAND in front
 	local store=$1 processes=$2
 	shift 2
 	if "$@" "$work/play" "$target/debug/ledger-rs" "$work" "$store" "$processes" >"$work/output" 2>&1; then
-		echo "ok      ledger-rs: ${store%%:*}, $processes processes"
+		echo "ok      ledger-rs: ${store%%:*}, processes: $processes"
 	else
-		echo "FAILED  ledger-rs: ${store%%:*}, $processes processes"
+		echo "FAILED  ledger-rs: ${store%%:*}, processes: $processes"
 		cat "$work/output"
 		failed=1
 	fi

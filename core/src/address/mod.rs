@@ -14,8 +14,12 @@
 mod ipv4;
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::ops::Range;
 
 pub(crate) use ipv4::parse_ipv4;
+
+/// ::ffff:0:0/96 as numbers: the IPv4-mapped addresses, which are IPv4 addresses.
+pub(crate) const IPV4_MAPPED: Range<u128> = 0xffff_0000_0000..0x1_0000_0000_0000;
 
 /// Reads an address sloppily; `None` if the text is not an address. Zones and surrounding space are not accepted.
 ///

@@ -56,18 +56,18 @@ impl Wanted {
         (runs != 0).then(|| runs.trailing_zeros())
     }
 
-    /// The offsets in a word that begins at `base` at which such a run may begin, as bits.
-    fn begins(&self, base: u32) -> u64 {
+    /// The offsets in a word at which such a run may begin, as bits: the same ones in every word.
+    fn begins(&self) -> u64 {
         if self.align >= WORD_BITS.into() {
             return 0; // not asked: see `inside`
         }
         let every = u64::MAX / ((1 << self.align) - 1);
-        every << (self.phase.wrapping_add(base.into()).wrapping_neg() & (self.align - 1))
+        every << (self.phase.wrapping_neg() & (self.align - 1))
     }
 }
 
 impl Bitmap {
-    /// The first offset of the lowest run of clear offsets in `within` that is as `wanted`.
+    /// The first offset of the lowest run of clear offsets in `within` that is as `wanted`: at least two.
     ///
     /// Cost: less than a nanosecond for each word where no two clear offsets are neighbours, and a few where some are;
     /// in long full stretches that of [`next_clear`](Self::next_clear).
@@ -76,11 +76,8 @@ impl Bitmap {
         if from >= to {
             return None;
         }
-        if wanted.len == 1 {
-            return self.next_clear(from).filter(|offset| *offset < to);
-        }
         let (start, last) = (from / WORD_BITS, (to - 1) / WORD_BITS);
-        let begins = wanted.begins(0);
+        let begins = wanted.begins();
         // All offsets from here up to the word are clear.
         let mut first = from;
         let mut index = start;

@@ -58,7 +58,8 @@ use rand_core::Rng;
 use thiserror::Error;
 
 use self::in_flight::InFlight;
-use crate::offsets::{Offsets, Region};
+use crate::address::IPV4_MAPPED;
+use crate::offsets::{Offsets, Region, fraction};
 use crate::service_cidr::ServiceCidr;
 
 /// CIDRs up to this size have a bitmap, of 8 MiB at most.
@@ -86,9 +87,6 @@ pub struct Index {
 
 /// An address as a number: an IPv4 address as the IPv4-mapped one. So a CIDR is a range of numbers.
 type Key = u128;
-
-/// ::ffff:0:0/96 as numbers.
-const IPV4_MAPPED: Range<Key> = 0xffff_0000_0000..0x1_0000_0000_0000;
 
 fn key(address: IpAddr) -> Key {
     match address {
@@ -569,10 +567,4 @@ impl Cidr {
         let next = self.taken.next_clear(from..=last)?;
         if self.mapped.contains(&next) { self.taken.next_clear(self.mapped.end..=last) } else { Some(next) }
     }
-}
-
-/// A random number below a limit of at most 2^96, or 0: each equally likely, but for a 2^64th.
-fn fraction(limit: u128, rng: &mut impl Rng) -> u128 {
-    let random = u128::from(rng.next_u64());
-    random * (limit >> 64) + ((random * (limit & u128::from(u64::MAX))) >> 64)
 }

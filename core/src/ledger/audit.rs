@@ -57,11 +57,10 @@ impl Ledger {
     /// Cost: O(n log n) for n owners; the values in use are looked at if any of them has an owner.
     pub fn audit<'a>(&self, owners: impl IntoIterator<Item = &'a str>) -> Vec<LedgerFinding> {
         let listed: BTreeSet<&str> = owners.into_iter().collect();
-        let mut known: BTreeMap<&str, Vec<Allocation>> = BTreeMap::new();
-        for (owner, first) in self.owners.by_owner() {
-            let len = self.owners.at(first).map_or(0, |(_, owned)| owned.len);
-            known.entry(owner).or_default().push(self.allocation(first, len));
-        }
+        let allocations =
+            |runs: Vec<(u64, u32)>| runs.into_iter().map(|(first, len)| self.allocation(first, len)).collect();
+        let known: BTreeMap<&str, Vec<Allocation>> =
+            self.owners.by_owner().map(|(owner, runs)| (owner, allocations(runs))).collect();
         let mut findings = Vec::new();
         for owner in known.keys().copied().chain(listed.iter().copied()).collect::<BTreeSet<_>>() {
             let Some(has) = known.get(owner) else {
@@ -99,7 +98,7 @@ impl OwnerLeaks {
     }
 
     /// Counts an audit. Returns the owners that are due to be [released](Ledger::release_owner), whose counts begin
-    /// anew.
+    /// at 0 again.
     pub fn advance(&mut self, findings: &[LedgerFinding]) -> Vec<String> {
         let gone: BTreeSet<&str> = findings
             .iter()

@@ -1,11 +1,13 @@
 //! The offsets that were released and stay out of use for some time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+
+use super::runs::Runs;
 
 /// Offsets with the time until which they are out of use, in milliseconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cooling {
-    by_first: BTreeMap<u64, (u32, u64)>,
+    ends: Runs<u64>,
     by_end: BTreeSet<(u64, u64)>,
     offsets: u64,
 }
@@ -18,29 +20,27 @@ impl Cooling {
 
     /// How many entries there are.
     pub(super) fn len(&self) -> usize {
-        self.by_first.len()
+        self.ends.len()
     }
 
     /// The entry that has this offset: its first offset, length and end.
     pub(super) fn at(&self, offset: u64) -> Option<(u64, u32, u64)> {
-        let (first, (len, until)) = self.by_first.range(..=offset).next_back()?;
-        (offset - first < u64::from(*len)).then_some((*first, *len, *until))
+        self.ends.at(offset).map(|(first, len, until)| (first, len, *until))
     }
 
     /// Adds offsets that are not there. False, and nothing is changed, if one is.
     pub(super) fn insert(&mut self, first: u64, len: u32, until: u64) -> bool {
-        let Some(last) = first.checked_add(u64::from(len).saturating_sub(1)) else { return false };
-        if self.at(first).is_some() || self.by_first.range(first..=last).next().is_some() {
+        if !self.ends.insert(first, len, until) {
             return false;
         }
-        self.by_first.insert(first, (len, until));
         self.by_end.insert((until, first));
         self.offsets += u64::from(len);
         true
     }
 
+    /// Takes the entry out that begins at this offset. Returns its length.
     pub(super) fn remove(&mut self, first: u64) -> Option<u32> {
-        let (len, until) = self.by_first.remove(&first)?;
+        let (len, until) = self.ends.remove(first)?;
         self.by_end.remove(&(until, first));
         self.offsets -= u64::from(len);
         Some(len)
@@ -53,6 +53,6 @@ impl Cooling {
 
     /// All: first offset, length and end.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, u32, u64)> {
-        self.by_first.iter().map(|(first, (len, until))| (*first, *len, *until))
+        self.ends.iter().map(|(first, len, until)| (first, len, *until))
     }
 }

@@ -43,10 +43,10 @@ mod cooling;
 mod owners;
 mod pool;
 mod range;
+mod runs;
 mod shared;
 mod stored;
 
-use std::fmt::Debug;
 use std::time::Duration;
 
 use rand_core::Rng;
@@ -245,14 +245,14 @@ impl Ledger {
         self.expire(now);
         let wanted = self.wanted(want)?;
         if let Some(owner) = owner {
-            if owner.is_empty() || owner.len() > OWNER_MAX {
+            if !is_owner(owner) {
                 return Err(AllocateError::OwnerLength { len: owner.len() });
             }
             if let Some(has) = self.owners.of(owner).next() {
                 return self.again(want, wanted, owner, has);
             }
         }
-        if self.taken.is_wide() && self.taken.len() + wanted.len > WIDE_USED_MAX {
+        if !self.has_room(wanted.len) {
             return Err(AllocateError::TooMany { range: self.pool.range });
         }
         let first = match want {
@@ -265,9 +265,7 @@ impl Ledger {
             })?,
         };
         let len = wanted.len as u32;
-        for offset in first..=first + u64::from(len - 1) {
-            self.taken.insert(offset);
-        }
+        self.take(first, len);
         self.changes += 1;
         if let Some(owner) = owner {
             self.owners.insert(first, len, owner);
@@ -286,8 +284,8 @@ impl Ledger {
     pub fn release(&mut self, value: LedgerValue, now: Duration) -> Result<bool, Owned> {
         self.expire(now);
         let Some(offset) = self.pool.range.offset_of(value) else { return Ok(false) };
-        if let Some((_, owned)) = self.owners.at(offset) {
-            return Err(Owned { value, owner: owned.owner.to_string() });
+        if let Some(owner) = self.owners.at(offset) {
+            return Err(Owned { value, owner: owner.to_owned() });
         }
         if !self.taken.contains(offset) || self.cooling.at(offset).is_some() {
             return Ok(false);
@@ -299,9 +297,8 @@ impl Ledger {
     /// Releases all that an owner has, and returns it; nothing if it has nothing, as after an earlier release.
     pub fn release_owner(&mut self, owner: &str, now: Duration) -> Vec<Allocation> {
         self.expire(now);
-        let has: Vec<(u64, u32)> = self.owners.of(owner).collect();
+        let has = self.owners.remove(owner);
         for (first, len) in &has {
-            self.owners.remove(*first);
             self.give_back(*first, *len, now);
         }
         has.into_iter().map(|(first, len)| self.allocation(first, len)).collect()
@@ -315,8 +312,7 @@ impl Ledger {
 
     /// Who owns the value; `None` also if it is not in use.
     pub fn owner_of(&self, value: LedgerValue) -> Option<&str> {
-        let (_, owned) = self.owners.at(self.pool.range.offset_of(value)?)?;
-        Some(&owned.owner)
+        self.owners.at(self.pool.range.offset_of(value)?)
     }
 
     /// What an owner has, ascending: one allocation, unless another program stored more.
@@ -379,6 +375,11 @@ impl Ledger {
         if self.taken.is_wide() { RUN_MAX } else { WIDEST_BITMAP }
     }
 
+    /// Whether so many values more can be in use.
+    fn has_room(&self, len: u64) -> bool {
+        !self.taken.is_wide() || self.taken.len() + len <= WIDE_USED_MAX
+    }
+
     /// The answer to an owner that has something.
     fn again(&self, want: Want, wanted: Wanted, owner: &str, has: (u64, u32)) -> Result<Allocation, AllocateError> {
         let (first, len) = has;
@@ -417,13 +418,7 @@ impl Ledger {
     fn choose(&mut self, wanted: Wanted, rng: &mut impl Rng) -> Option<u64> {
         let is_near = self.pool.choice == Choice::Random && self.taken.is_wide();
         let region = if is_near { self.region.next(|| self.pool.dynamic.random(rng)) } else { 0 };
-        let find = |first: u64, last: u64| {
-            if wanted.len == 1 {
-                self.taken.next_clear(first..=last)
-            } else {
-                self.taken.next_clear_run(first..=last, wanted)
-            }
-        };
+        let find = |first: u64, last: u64| self.taken.next_clear_run(first..=last, wanted);
         [&self.pool.dynamic, &self.pool.last_resort].into_iter().find_map(|spans| {
             let start = match self.pool.choice {
                 Choice::Lowest => 0,
@@ -433,6 +428,12 @@ impl Ledger {
             };
             spans.find(start, find)
         })
+    }
+
+    fn take(&mut self, first: u64, len: u32) {
+        for distance in 0..u64::from(len) {
+            self.taken.insert(first + distance);
+        }
     }
 
     /// Frees offsets, or lets them cool down.
@@ -467,6 +468,10 @@ impl Ledger {
             self.taken.remove(first + distance);
         }
     }
+}
+
+fn is_owner(text: &str) -> bool {
+    (1..=OWNER_MAX).contains(&text.len())
 }
 
 fn milliseconds(time: Duration) -> u64 {

@@ -3,17 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Offsets in a row, and their owner.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Owned {
-    pub(super) len: u32,
-    pub(super) owner: Arc<str>,
-}
+use super::runs::Runs;
 
 /// The owned offsets, by their first one and by owner.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Owners {
-    by_first: BTreeMap<u64, Owned>,
+    owned: Runs<Arc<str>>,
     by_owner: BTreeMap<Arc<str>, Firsts>,
 }
 
@@ -22,58 +17,54 @@ type Firsts = (u64, Vec<u64>);
 
 impl Owners {
     pub(super) fn is_empty(&self) -> bool {
-        self.by_first.is_empty()
+        self.by_owner.is_empty()
     }
 
-    /// What has this offset.
-    pub(super) fn at(&self, offset: u64) -> Option<(u64, &Owned)> {
-        let (first, owned) = self.by_first.range(..=offset).next_back()?;
-        (offset - first < owned.len.into()).then_some((*first, owned))
+    /// The owner of this offset.
+    pub(super) fn at(&self, offset: u64) -> Option<&str> {
+        self.owned.at(offset).map(|(_, _, owner)| &**owner)
     }
 
-    /// What this owner has, ascending.
+    /// What this owner has, ascending: first offsets and lengths.
     pub(super) fn of(&self, owner: &str) -> impl Iterator<Item = (u64, u32)> {
-        let firsts = self.by_owner.get(owner).into_iter().flat_map(firsts);
-        firsts.map(|first| (first, self.by_first.get(&first).map_or(0, |owned| owned.len)))
+        self.by_owner.get(owner).into_iter().flat_map(|firsts| self.runs(firsts))
+    }
+
+    fn runs<'a>(&'a self, firsts: &'a Firsts) -> impl Iterator<Item = (u64, u32)> + 'a {
+        self::firsts(firsts).filter_map(|first| self.owned.at(first)).map(|(first, len, _)| (first, len))
     }
 
     /// Adds offsets that nobody owns. False, and nothing is changed, if somebody does.
     pub(super) fn insert(&mut self, first: u64, len: u32, owner: &str) -> bool {
-        let Some(last) = first.checked_add(u64::from(len).saturating_sub(1)) else { return false };
-        if self.at(first).is_some() || self.by_first.range(first..=last).next().is_some() {
+        let owner: Arc<str> = owner.into();
+        if !self.owned.insert(first, len, owner.clone()) {
             return false;
         }
-        let owner: Arc<str> = owner.into();
         self.by_owner
-            .entry(owner.clone())
+            .entry(owner)
             .and_modify(|(lowest, others)| {
                 others.push(first.max(*lowest));
                 others.sort_unstable();
                 *lowest = first.min(*lowest);
             })
             .or_insert((first, Vec::new()));
-        self.by_first.insert(first, Owned { len, owner });
         true
     }
 
-    /// Takes out what begins at this offset.
-    pub(super) fn remove(&mut self, first: u64) {
-        let Some(Owned { owner, .. }) = self.by_first.remove(&first) else { return };
-        let mut left =
-            self.by_owner.remove(&owner).iter().flat_map(firsts).filter(|other| *other != first).collect::<Vec<_>>();
-        if !left.is_empty() {
-            self.by_owner.insert(owner, (left.remove(0), left));
-        }
+    /// Takes out all that this owner has, and returns it, ascending.
+    pub(super) fn remove(&mut self, owner: &str) -> Vec<(u64, u32)> {
+        let Some(all) = self.by_owner.remove(owner) else { return Vec::new() };
+        firsts(&all).filter_map(|first| Some((first, self.owned.remove(first)?.0))).collect()
     }
 
-    /// All, by first offset.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Owned)> {
-        self.by_first.iter().map(|(first, owned)| (*first, owned))
+    /// All, by first offset: with length and owner.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, u32, &str)> {
+        self.owned.iter().map(|(first, len, owner)| (first, len, &**owner))
     }
 
-    /// All, by owner and first offset.
-    pub(super) fn by_owner(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.by_owner.iter().flat_map(|(owner, all)| firsts(all).map(|first| (&**owner, first)))
+    /// All owners with what they have, ascending.
+    pub(super) fn by_owner(&self) -> impl Iterator<Item = (&str, Vec<(u64, u32)>)> {
+        self.by_owner.iter().map(|(owner, firsts)| (&**owner, self.runs(firsts).collect()))
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use rand_core::Rng;
 
 use super::range::{LedgerRange, ParseLedgerError};
+use crate::offsets::fraction;
 
 /// How the next free value is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -177,10 +178,7 @@ impl Spans {
 
     /// An offset of a span, each equally likely to within 2^-64; 0 if there is none.
     pub(super) fn random(&self, rng: &mut impl Rng) -> u64 {
-        let total = self.total();
-        let random = u128::from(rng.next_u64());
-        // The total is at most 2^64, whose product would not fit.
-        let mut distance = if total > u64::MAX.into() { random } else { (random * total) >> 64 };
+        let mut distance = fraction(self.total(), rng);
         for &(first, last) in &self.0 {
             let len = u128::from(last - first) + 1;
             if distance < len {

@@ -2,16 +2,13 @@
 
 use std::fmt::{self, Display};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::ops;
 use std::str::FromStr;
 
-use ipnetwork::{IpNetwork, Ipv4Network, Ipv6Network};
+use ipnetwork::IpNetwork;
 
-use crate::address::parse_address;
+use crate::address::{IPV4_MAPPED, parse_address};
+use crate::cidr::ParseCidrError;
 use crate::service_cidr::ServiceCidr;
-
-/// ::ffff:0:0/96 as numbers.
-const IPV4_MAPPED: ops::Range<u128> = 0xffff_0000_0000..0x1_0000_0000_0000;
 
 /// The values of a ledger, each with an offset in `0..=last`.
 ///
@@ -164,7 +161,7 @@ impl LedgerRange {
     /// The networks with a prefix of this length in `of`, whose host bits are cleared: at most the first 2^64. `None`
     /// if `prefix` is shorter than that of `of` or too long for the family, or if `of` has IPv4-mapped addresses.
     pub fn networks(of: IpNetwork, prefix: u8) -> Option<Self> {
-        let of = network_at(of.network(), of.prefix())?;
+        let of = IpNetwork::new(of.network(), of.prefix()).ok()?;
         let bits = if of.is_ipv4() { 32 } else { 128 };
         let more = prefix.checked_sub(of.prefix()).filter(|_| prefix <= bits)?;
         let last = u64::MAX >> (64_u32.saturating_sub(more.into())).min(63);
@@ -219,7 +216,9 @@ impl LedgerRange {
             Kind::Integers { .. } => LedgerValue::Integer(number as u64),
             Kind::IntegerBlocks { .. } => LedgerValue::IntegerBlock { first: number as u64, size: self.block as u64 },
             Kind::Addresses(cidr) => LedgerValue::Address(cidr.value_at(offset)?),
-            Kind::Networks { of, prefix } => LedgerValue::Network(network_at(address(number, of.is_ipv4()), prefix)?),
+            Kind::Networks { of, prefix } => {
+                LedgerValue::Network(IpNetwork::new(address(number, of.is_ipv4()), prefix).ok()?)
+            }
         })
     }
 
@@ -318,13 +317,12 @@ impl FromStr for LedgerRange {
         let error = |reason: String| ParseLedgerError::Range { text: text.into(), reason };
         let empty = || ParseLedgerError::Empty { text: text.into() };
         if text.contains(['.', ':']) {
+            let cidr =
+                |text: &str| text.parse::<ServiceCidr>().map_err(|reason: ParseCidrError| error(reason.to_string()));
             let Some((of, prefix)) = text.rsplit_once('/').filter(|(of, _)| of.contains('/')) else {
-                let cidr: ServiceCidr =
-                    text.parse().map_err(|reason: crate::cidr::ParseCidrError| error(reason.to_string()))?;
-                return Self::addresses(cidr).ok_or_else(empty);
+                return Self::addresses(cidr(text)?).ok_or_else(empty);
             };
-            let of: ServiceCidr =
-                of.parse().map_err(|reason: crate::cidr::ParseCidrError| error(reason.to_string()))?;
+            let of = cidr(of)?;
             let longer = || error(format!("{prefix:?} is not a prefix length of a part of {of}"));
             let prefix = integer(prefix).and_then(|prefix| u8::try_from(prefix).ok()).ok_or_else(longer)?;
             return Self::networks(of.network(), prefix).ok_or_else(longer);
@@ -353,14 +351,7 @@ fn integer(text: &str) -> Option<u64> {
 fn parse_network(text: &str) -> Option<IpNetwork> {
     let (address, prefix) = text.split_once('/')?;
     let (address, prefix) = (parse_address(address)?, u8::try_from(integer(prefix)?).ok()?);
-    network_at(address, prefix).filter(|network| network.network() == address)
-}
-
-fn network_at(address: IpAddr, prefix: u8) -> Option<IpNetwork> {
-    match address {
-        IpAddr::V4(address) => Ipv4Network::new(address, prefix).ok().map(IpNetwork::V4),
-        IpAddr::V6(address) => Ipv6Network::new(address, prefix).ok().map(IpNetwork::V6),
-    }
+    IpNetwork::new(address, prefix).ok().filter(|network| network.network() == address)
 }
 
 fn number(address: IpAddr) -> u128 {

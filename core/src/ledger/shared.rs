@@ -187,9 +187,8 @@ pub struct SharedLedger {
     late: Late,
     /// What is stored if the write under way takes effect.
     next: Option<Ledger>,
-    is_getting: bool,
-    /// Changes before this one were submitted before the get under way.
-    reading: u64,
+    /// While a get is under way: changes before this one were submitted before it.
+    getting: Option<u64>,
 }
 
 impl SharedLedger {
@@ -206,8 +205,7 @@ impl SharedLedger {
             read_after: 0,
             late: Late::AtTheNextToken,
             next: None,
-            is_getting: false,
-            reading: 0,
+            getting: None,
         }
     }
 
@@ -240,7 +238,7 @@ impl SharedLedger {
     ///
     /// Cost: a copy of the ledger, the changes, and [`Ledger::encode`].
     pub fn next_request(&mut self, now: Duration, rng: &mut impl Rng) -> Option<Request> {
-        if self.is_getting || self.next.is_some() || self.waiting.is_empty() {
+        if self.getting.is_some() || self.next.is_some() || self.waiting.is_empty() {
             return None;
         }
         let Some((ledger, token)) = &self.known else { return Some(self.get()) };
@@ -276,30 +274,29 @@ impl SharedLedger {
         rng: &mut impl Rng,
     ) -> Result<(), RunError<S::Error>> {
         while let Some(request) = self.next_request(now, rng) {
-            match request {
-                Request::Get => match store.get() {
-                    Ok(stored) => self.got(stored)?,
-                    Err(error) => {
-                        self.unanswered();
-                        return Err(RunError::Unanswered(error));
+            let answered = match request {
+                Request::Get => store.get().map(|stored| self.got(stored)),
+                Request::Put { value, token } => store.put(value, token).map(|put| {
+                    match put {
+                        Put::Stored(token) => self.put(token),
+                        Put::Changed => self.conflicted(),
                     }
-                },
-                Request::Put { value, token } => match store.put(value, token) {
-                    Ok(Put::Stored(token)) => self.put(token),
-                    Ok(Put::Changed) => self.conflicted(),
-                    Err(error) => {
-                        self.unanswered();
-                        return Err(RunError::Unanswered(error));
-                    }
-                },
+                    Ok(())
+                }),
+            };
+            match answered {
+                Ok(opened) => opened?,
+                Err(error) => {
+                    self.unanswered();
+                    return Err(RunError::Unanswered(error));
+                }
             }
         }
         Ok(())
     }
 
     fn get(&mut self) -> Request {
-        self.is_getting = true;
-        self.reading = self.next_ticket;
+        self.getting = Some(self.next_ticket);
         Request::Get
     }
 
@@ -308,7 +305,7 @@ impl SharedLedger {
     /// # Errors
     /// If the value is no ledger of the pool. Changes go on waiting, and the value is got again.
     pub fn got(&mut self, stored: Option<(Vec<u8>, Token)>) -> Result<(), OpenError> {
-        self.is_getting = false;
+        let getting = self.getting.take();
         let (ledger, token) = match stored {
             None => (Ledger::new(self.pool.clone(), self.seed), None),
             Some((value, token)) => (Ledger::open(self.pool.clone(), &value, self.seed)?, Some(token)),
@@ -319,7 +316,7 @@ impl SharedLedger {
             Late::At(_) | Late::No => Late::No,
         };
         self.known = Some((ledger, token));
-        self.read_after = self.reading;
+        self.read_after = getting.unwrap_or(0);
         Ok(())
     }
 
@@ -339,7 +336,7 @@ impl SharedLedger {
 
     /// A get or put had no answer, or one that does not say whether it took effect.
     pub fn unanswered(&mut self) {
-        self.is_getting = false;
+        self.getting = None;
         self.again(true);
     }
 

@@ -16,9 +16,9 @@ use std::ops::Range;
 
 use roaring::RoaringBitmap;
 
-use super::{Ledger, OWNER_MAX, Pool, WIDE_USED_MAX};
+use super::{Ledger, Pool, WIDE_USED_MAX, is_owner};
 use crate::offsets::Offsets;
-use crate::range_allocation::{DecodeError, RangeAllocation, Reader};
+use crate::range_allocation::{DecodeError, RangeAllocation, Reader, write_bytes, write_number};
 use crate::snapshot::BitsPastRange;
 
 /// Why a stored ledger was not opened.
@@ -123,9 +123,9 @@ impl Ledger {
                 write_number(2, len.into(), entry);
             }
         };
-        for (first, owned) in self.owners.iter() {
-            begin(&mut entry, first, owned.len);
-            write_bytes(3, owned.owner.as_bytes(), &mut entry);
+        for (first, len, owner) in self.owners.iter() {
+            begin(&mut entry, first, len);
+            write_bytes(3, owner.as_bytes(), &mut entry);
             write_bytes(2, &entry, &mut out);
         }
         for (first, len, until) in self.cooling.iter() {
@@ -158,18 +158,16 @@ impl Ledger {
 
     fn add_owned(&mut self, entry: &Entry<'_>) -> Result<(), &'static str> {
         let owner = str::from_utf8(entry.owner).map_err(|_| "has an owner that is not UTF-8")?;
-        if owner.is_empty() || owner.len() > OWNER_MAX {
+        if !is_owner(owner) {
             return Err("has an owner that is empty or longer than 1024 bytes");
         }
         if !self.owners.insert(entry.first, entry.len, owner) {
             return Err("has values that another owner has");
         }
-        if self.taken.is_wide() && self.taken.len() + u64::from(entry.len) > WIDE_USED_MAX {
+        if !self.has_room(entry.len.into()) {
             return Err("has more values than can be in use");
         }
-        for distance in 0..u64::from(entry.len) {
-            self.taken.insert(entry.first + distance);
-        }
+        self.take(entry.first, entry.len);
         Ok(())
     }
 
@@ -288,23 +286,4 @@ fn read_roaring(data: &[u8], last: u64, mut insert: impl FnMut(u64) -> bool) -> 
         return Err(error(input.position(), "something follows the last bitmap"));
     }
     Ok(())
-}
-
-fn write_varint(mut number: u64, out: &mut Vec<u8>) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
-fn write_number(field: u8, number: u64, out: &mut Vec<u8>) {
-    out.push(field << 3);
-    write_varint(number, out);
-}
-
-fn write_bytes(field: u8, bytes: &[u8], out: &mut Vec<u8>) {
-    out.push(field << 3 | 2);
-    write_varint(bytes.len() as u64, out);
-    out.extend_from_slice(bytes);
 }

@@ -1,5 +1,7 @@
 //! Where random offsets of a wide range are chosen.
 
+use rand_core::Rng;
+
 /// A small part of a wide range. What is known of its offsets lies close together, so choices one after another find it
 /// in the processor's caches: with a million offsets at random places, they take half the time or less.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,4 +26,10 @@ impl Region {
         self.choices -= 1;
         self.first
     }
+}
+
+/// A random number below a limit of at most 2^96, or 0: each equally likely, but for a 2^64th.
+pub(crate) fn fraction(limit: u128, rng: &mut impl Rng) -> u128 {
+    let random = u128::from(rng.next_u64());
+    random * (limit >> 64) + ((random * (limit & u128::from(u64::MAX))) >> 64)
 }

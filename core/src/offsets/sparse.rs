@@ -139,40 +139,36 @@ impl Sparse {
 
     /// Adds an offset; false if it is there already.
     pub(crate) fn insert(&mut self, offset: u64) -> bool {
+        let (is_new, mut is_full) = self.levels[0].insert(offset);
+        if !is_new {
+            return false;
+        }
+        self.len += 1;
         let (mut level, mut number) = (0, offset);
-        loop {
-            let (is_new, is_full) = self.levels[level].insert(number);
-            if level == 0 {
-                if !is_new {
-                    return false;
-                }
-                self.len += 1;
-            }
-            if !is_full {
-                return true;
-            }
+        while is_full {
             (level, number) = (level + 1, number >> 6);
             if level == self.levels.len() {
                 self.levels.push(Level::new(self.levels[0].alone.hasher().clone()));
             }
+            (_, is_full) = self.levels[level].insert(number);
         }
+        true
     }
 
     /// Takes an offset out; false if it is not there. Returns memory once few are left.
     pub(crate) fn remove(&mut self, offset: u64) -> bool {
+        let (was_there, mut was_full) = self.levels[0].remove(offset);
+        if !was_there {
+            return false;
+        }
+        self.len -= 1;
         let mut number = offset;
-        for level in 0..self.levels.len() {
-            let (was_there, was_full) = self.levels[level].remove(number);
-            if level == 0 {
-                if !was_there {
-                    return false;
-                }
-                self.len -= 1;
-            }
+        for level in &mut self.levels[1..] {
             if !was_full {
                 break;
             }
             number >>= 6;
+            (_, was_full) = level.remove(number);
         }
         true
     }

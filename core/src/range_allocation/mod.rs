@@ -31,7 +31,7 @@ use std::ops::Range;
 
 pub use error::DecodeError;
 #[doc(hidden)]
-pub use protobuf::{Field, Reader};
+pub use protobuf::{Field, Reader, write_bytes, write_number};
 
 /// The encodings in which a RangeAllocation is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

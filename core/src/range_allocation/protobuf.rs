@@ -393,11 +393,31 @@ fn varint_len(value: usize) -> usize {
     bits.div_ceil(7) as usize
 }
 
-fn write_header(tag: u8, mut length: usize, out: &mut Vec<u8>) {
+fn write_header(tag: u8, length: usize, out: &mut Vec<u8>) {
     out.push(tag);
-    while length >= 0x80 {
-        out.push(length as u8 | 0x80);
-        length >>= 7;
+    write_varint(length as u64, out);
+}
+
+/// Appends a field of bytes; its number is below 16.
+///
+/// Public for `rangekeeper-bootstrap`, which writes leases with it.
+pub fn write_bytes(number: u8, bytes: &[u8], out: &mut Vec<u8>) {
+    write_header(number << 3 | 2, bytes.len(), out);
+    out.extend_from_slice(bytes);
+}
+
+/// Appends a field with a number; the field's number is below 16.
+///
+/// Public for `rangekeeper-bootstrap`, which writes leases with it.
+pub fn write_number(number: u8, value: u64, out: &mut Vec<u8>) {
+    out.push(number << 3);
+    write_varint(value, out);
+}
+
+fn write_varint(mut value: u64, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
     }
-    out.push(length as u8);
+    out.push(value as u8);
 }

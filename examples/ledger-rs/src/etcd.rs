@@ -1,8 +1,9 @@
 //! A ledger in a key of etcd, which programs of several machines may write.
 
+use std::time::Duration;
+
 use etcd_client::{Client, Compare, CompareOp, ConnectOptions, Error, Txn, TxnOp};
 use rangekeeper::ledger::{Put, Store, Token};
-use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 /// How long a request may take.

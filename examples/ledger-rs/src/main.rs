@@ -124,10 +124,6 @@ fn carry_out<S: Store<Error: std::error::Error + 'static>>(
                 eprintln!("ledger-rs: {owner}: {error}");
                 code = ExitCode::FAILURE;
             }
-            Outcome::NotReleased(error) => {
-                eprintln!("ledger-rs: {owner}: {error}");
-                code = ExitCode::FAILURE;
-            }
             outcome => return Err(format!("{owner}: {outcome:?}").into()),
         }
     }
