@@ -70,7 +70,7 @@ fn ports_of_deleted_game_servers_are_given_again() -> TestResult {
     for server in 0..30 {
         ledger.submit(allocate(Want::Any, &format!("old-{server}")));
     }
-    ledger.run(&mut store, NOW, &mut rng)?;
+    ledger.run(&mut store, || NOW, &mut rng)?;
     assert_eq!(given(&mut ledger).len(), 30);
 
     // They are deleted while the controller is away. 50 new ones come.
@@ -81,7 +81,7 @@ fn ports_of_deleted_game_servers_are_given_again() -> TestResult {
         let missing = servers.iter().filter(|server| !had.contains_key(*server));
         let tickets: Vec<_> =
             missing.map(|server| (server.clone(), ledger.submit(allocate(Want::Any, server)))).collect();
-        ledger.run(&mut store, NOW, &mut rng)?;
+        ledger.run(&mut store, || NOW, &mut rng)?;
         for (server, ticket) in tickets {
             if let Some(Outcome::Allocated(allocation)) = ledger.take_outcome(ticket) {
                 had.insert(server, allocation.first);
@@ -92,7 +92,7 @@ fn ports_of_deleted_game_servers_are_given_again() -> TestResult {
         for owner in leaks.advance(&findings) {
             ledger.submit(Change::ReleaseOwner { owner });
         }
-        ledger.run(&mut store, NOW, &mut rng)?;
+        ledger.run(&mut store, || NOW, &mut rng)?;
     }
     assert_eq!(had.values().collect::<BTreeSet<_>>().len(), 50, "a port has two servers");
     assert_eq!(ledger.known().ok_or("unknown")?.audit(servers.iter().map(String::as_str)), []);
@@ -113,12 +113,12 @@ fn addresses_of_existing_services_are_not_given_after_a_restart() -> TestResult 
         for (owner, address) in &services {
             ledger.submit(allocate(Want::Value(*address), owner));
         }
-        ledger.run(&mut store, NOW, &mut rng)?;
+        ledger.run(&mut store, || NOW, &mut rng)?;
         assert_eq!(given(&mut ledger).len(), services.len());
         for number in 0..3 {
             ledger.submit(allocate(Want::Any, &format!("restart-{restart}-{number}")));
         }
-        ledger.run(&mut store, NOW, &mut rng)?;
+        ledger.run(&mut store, || NOW, &mut rng)?;
         let new = given(&mut ledger);
         assert_eq!(new.len(), 3);
         assert!(new.iter().all(|address| services.iter().all(|(_, other)| other != address)), "{new:?}");
@@ -139,24 +139,24 @@ fn a_leader_whose_read_fails_hands_out_nothing() -> TestResult {
     for service in 0..4 {
         first.submit(allocate(Want::Any, &format!("service-{service}")));
     }
-    first.run(&mut store, NOW, &mut rng)?;
+    first.run(&mut store, || NOW, &mut rng)?;
     let before = given(&mut first);
 
     let mut second = SharedLedger::new(pool, 2);
     second.submit(allocate(Want::Any, "another"));
     store.is_away = true;
     for _ in 0..3 {
-        assert_eq!(second.run(&mut store, NOW, &mut rng), Err(RunError::Unanswered("connection refused")));
+        assert_eq!(second.run(&mut store, || NOW, &mut rng), Err(RunError::Unanswered("connection refused")));
         assert_eq!(second.take_outcomes().count(), 0);
     }
     store.is_away = false;
-    second.run(&mut store, NOW, &mut rng)?;
+    second.run(&mut store, || NOW, &mut rng)?;
     let after = given(&mut second);
     assert_eq!((before.len(), after.len()), (4, 1));
     assert!(!before.contains(&after[0]));
     // The first one does not know yet that it is no leader any more.
     first.submit(allocate(Want::Any, "late"));
-    first.run(&mut store, NOW, &mut rng)?;
+    first.run(&mut store, || NOW, &mut rng)?;
     let late = given(&mut first);
     assert!(late.len() == 1 && !before.contains(&late[0]) && late != after);
     Ok(())

@@ -42,6 +42,8 @@ struct Program {
     owners: BTreeMap<String, Option<Vec<Allocation>>>,
     /// Values without an owner that it was given.
     unowned: Vec<LedgerValue>,
+    /// Whether it may have lost values without an owner.
+    lost: bool,
 }
 
 #[derive(Default)]
@@ -52,6 +54,20 @@ struct Played {
     unanswered: u64,
     late: u64,
     full: u64,
+    waits: u64,
+    abandoned: u64,
+    /// Schedules after which each value without an owner was known to a program.
+    without_loss: u64,
+}
+
+/// The time of a schedule: each request and each answer takes a millisecond.
+struct Clock(Duration);
+
+impl Clock {
+    fn tick(&mut self) -> Duration {
+        self.0 += Duration::from_millis(1);
+        self.0
+    }
 }
 
 /// Plays one schedule of three programs; each has owners of its own.
@@ -62,13 +78,22 @@ fn play(seed: u64, played: &mut Played) {
     let pool = Pool::new(text.parse().expect("a range"), choice);
     let mut store = Store::default();
     let fresh = || SharedLedger::new(pool.clone(), 1);
-    let program = || Program { ledger: fresh(), under_way: BTreeMap::new(), owners: BTreeMap::new(), unowned: vec![] };
+    let program = || Program {
+        ledger: fresh(),
+        under_way: BTreeMap::new(),
+        owners: BTreeMap::new(),
+        unowned: vec![],
+        lost: false,
+    };
+    let mut clock = Clock(Duration::ZERO);
+    // In a quarter of the schedules nothing gets lost.
+    let is_calm = below(4, &mut rng) == 0;
     let mut programs = [program(), program(), program()];
     for _ in 0..60 {
         let number = below(3, &mut rng) as usize;
         let name = format!("{number}/{}", below(3, &mut rng));
         let program = &mut programs[number];
-        match below(12, &mut rng) {
+        match below(13, &mut rng) {
             0..=2 => {
                 let is_idle = program.owners.get(&name).is_none_or(Option::is_some);
                 let owner = (below(4, &mut rng) > 0).then_some(name);
@@ -90,9 +115,10 @@ fn play(seed: u64, played: &mut Played) {
                     program.under_way.insert(program.ledger.submit(change.clone()), (change, false));
                 }
             }
-            4 if below(3, &mut rng) == 0 => {
+            4 if !is_calm && below(3, &mut rng) == 0 => {
                 // It restarts. It knows what it was told; what it was not, it asks for again or gives up.
                 program.ledger = fresh();
+                program.lost = true;
                 for (_, (change, _)) in std::mem::take(&mut program.under_way) {
                     match change {
                         Change::Release { .. } | Change::Allocate { owner: None, .. } => {}
@@ -116,7 +142,24 @@ fn play(seed: u64, played: &mut Played) {
                     played.late += u64::from(store.row.put(value, token) != Put::Changed);
                 }
             }
-            _ => request(program, &mut store, &mut rng, played),
+            6 => {
+                // A caller gives up. What it wanted for an owner may have happened.
+                let gives_up = |(change, _): &mut (Change, bool)| !is_calm || !matches!(change, Change::Release { .. });
+                let first = program.under_way.extract_if(.., |_, submitted| gives_up(submitted)).next();
+                if let Some((ticket, (change, _))) = first {
+                    played.abandoned += 1;
+                    program.ledger.abandon(ticket);
+                    if let Change::Allocate { owner: Some(owner), .. } | Change::ReleaseOwner { owner } = change {
+                        let change = Change::ReleaseOwner { owner };
+                        program.under_way.insert(program.ledger.submit(change.clone()), (change, false));
+                    } else if let Change::Release { .. } = change {
+                        // The value may still be in use.
+                        program.lost = true;
+                    }
+                }
+            }
+            _ if is_calm => answer(program, &mut store, &mut clock, &mut rng, played),
+            _ => request(program, &mut store, &mut clock, &mut rng, played),
         }
         check(&mut programs, &store, &pool, played);
     }
@@ -126,20 +169,38 @@ fn play(seed: u64, played: &mut Played) {
     }
     for number in 0..3 {
         for _ in 0..20 {
-            answer(&mut programs[number], &mut store, &mut rng, played);
+            answer(&mut programs[number], &mut store, &mut clock, &mut rng, played);
             check(&mut programs, &store, &pool, played);
         }
         assert!(programs[number].under_way.is_empty(), "seed {seed}: {:?}", programs[number].under_way);
     }
+    if programs.iter().all(|program| !program.lost) {
+        played.without_loss += 1;
+        let ledger = store.ledger(&pool);
+        let without_owner: Vec<LedgerValue> = ledger.iter().filter(|value| ledger.owner_of(*value).is_none()).collect();
+        let mut known: Vec<LedgerValue> = programs.iter().flat_map(|program| program.unowned.clone()).collect();
+        known.sort_unstable();
+        assert_eq!(without_owner, known, "seed {seed}: what a caller did not wait for was not released");
+    }
 }
 
 /// Plays the next request of a program, which may get lost on its way or on the way back.
-fn request(program: &mut Program, store: &mut Store, rng: &mut Xoshiro256PlusPlus, played: &mut Played) {
+fn request(
+    program: &mut Program,
+    store: &mut Store,
+    clock: &mut Clock,
+    rng: &mut Xoshiro256PlusPlus,
+    played: &mut Played,
+) {
     let fate = below(8, rng);
     if fate > 2 {
-        return answer(program, store, rng, played);
+        return answer(program, store, clock, rng, played);
     }
-    let Some(request) = program.ledger.next_request(Duration::ZERO, rng) else { return };
+    let Some(request) = program.ledger.next_request(clock.tick(), rng) else { return };
+    if let Request::Wait { .. } = request {
+        return;
+    }
+    program.lost = true;
     if let Request::Put { value, token } = request {
         match fate {
             0 => drop(store.row.put(value, token)),
@@ -151,9 +212,20 @@ fn request(program: &mut Program, store: &mut Store, rng: &mut Xoshiro256PlusPlu
     played.unanswered += 1;
 }
 
-fn answer(program: &mut Program, store: &mut Store, rng: &mut Xoshiro256PlusPlus, played: &mut Played) {
-    match program.ledger.next_request(Duration::ZERO, rng) {
+fn answer(
+    program: &mut Program,
+    store: &mut Store,
+    clock: &mut Clock,
+    rng: &mut Xoshiro256PlusPlus,
+    played: &mut Played,
+) {
+    match program.ledger.next_request(clock.tick(), rng) {
         None => {}
+        Some(Request::Wait { until }) => {
+            assert!(until > clock.0 && until <= clock.0 + Duration::from_secs(16), "{until:?} at {:?}", clock.0);
+            played.waits += 1;
+            clock.0 = until;
+        }
         Some(Request::Get) => {
             program.ledger.got(store.row.get()).expect("what a program wrote");
         }
@@ -161,7 +233,7 @@ fn answer(program: &mut Program, store: &mut Store, rng: &mut Xoshiro256PlusPlus
             Put::Stored(token) => program.ledger.put(token),
             Put::Changed => {
                 played.conflicts += 1;
-                program.ledger.conflicted();
+                program.ledger.conflicted(clock.tick());
             }
         },
     }
@@ -234,13 +306,18 @@ fn play_all(schedules: u64) {
     for _ in 0..schedules {
         play(seeds.next_u64(), &mut played);
     }
-    let Played { given, released, conflicts, unanswered, late, full } = played;
+    let Played { given, released, conflicts, unanswered, late, full, waits, abandoned, without_loss } = played;
     println!(
         "{schedules} schedules: {given} times given, {released} released, {conflicts} conflicts, {unanswered} requests \
-         without an answer, {late} writes that came late and took effect, {full} times full"
+         without an answer, {late} writes that came late and took effect, {full} times full, {waits} waits, {abandoned} \
+         callers that gave up, {without_loss} schedules without a loss"
     );
     // Of each there is at least one in ten schedules.
-    assert!([given, released, conflicts, unanswered, late, full].iter().all(|times| *times > schedules / 10));
+    assert!(
+        [given, released, conflicts, unanswered, late, full, waits, abandoned, without_loss]
+            .iter()
+            .all(|n| *n > schedules / 10)
+    );
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ledger.submit(allocate(Want::Any, tenant));
     }
     ledger.submit(Change::ReleaseOwner { owner: "red".to_owned() });
-    ledger.run(&mut store, now, &mut rng)?;
+    ledger.run(&mut store, || now, &mut rng)?;
     for (_, outcome) in ledger.take_outcomes() {
         match outcome {
             Outcome::Allocated(allocation) => println!("VNI {}", allocation.first),
@@ -68,7 +68,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut ledger = SharedLedger::new(subnets, seed);
     let tickets = [("small", Want::Any), ("large", Want::Block(2))]
         .map(|(cluster, want)| (cluster, ledger.submit(allocate(want, cluster))));
-    ledger.run(&mut store, now, &mut rng)?;
+    ledger.run(&mut store, || now, &mut rng)?;
     for (cluster, ticket) in tickets {
         if let Some(Outcome::Allocated(allocation)) = ledger.take_outcome(ticket) {
             println!("{cluster}: {} from {}", allocation.len, allocation.first);

@@ -94,7 +94,17 @@ impl OwnerLeaks {
     /// An owner is due once as many audits in a row have found it gone; [`leak::DEFAULT_PASSES`](crate::leak) is the
     /// reference's number.
     pub fn new(passes: NonZeroU8) -> Self {
-        Self { passes, counts: BTreeMap::new() }
+        Self::counted(passes, BTreeMap::new())
+    }
+
+    /// Goes on with the [`counts`](Self::counts) of an earlier program.
+    pub fn counted(passes: NonZeroU8, counts: BTreeMap<String, u8>) -> Self {
+        Self { passes, counts }
+    }
+
+    /// How many audits in a row have found each owner gone that is not due yet.
+    pub fn counts(&self) -> &BTreeMap<String, u8> {
+        &self.counts
     }
 
     /// Counts an audit. Returns the owners that are due to be [released](Ledger::release_owner), whose counts begin
@@ -110,7 +120,7 @@ impl OwnerLeaks {
         let mut due = Vec::new();
         let mut counts = BTreeMap::new();
         for owner in gone {
-            let count = self.counts.get(owner).copied().unwrap_or(0) + 1;
+            let count = self.counts.get(owner).copied().unwrap_or(0).saturating_add(1);
             if count >= self.passes.get() {
                 due.push(owner.to_owned());
             } else {

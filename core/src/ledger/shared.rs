@@ -1,18 +1,19 @@
 //! A ledger in a store that several programs write.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use rand_core::Rng;
 
 use super::{AllocateError, Allocation, Ledger, LedgerValue, OpenError, Owned, Pool, Want};
+use crate::offsets::fraction;
 
 /// What a store says about the state of a value; see [`SharedLedger`].
 pub type Token = Vec<u8>;
 
 /// The number of a submitted change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ChangeTicket(u64);
+pub struct ChangeTicket(pub u64);
 
 /// What a caller wants to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +67,11 @@ pub enum Request {
         /// The token of the value that it replaces.
         token: Option<Token>,
     },
+    /// Nothing before this time, as others write, too. Then ask for the next request again.
+    Wait {
+        /// When to go on.
+        until: Duration,
+    },
 }
 
 /// A store of one value.
@@ -84,6 +90,9 @@ pub trait Store {
     /// # Errors
     /// If there was no answer, or one that does not say whether the value was put.
     fn put(&mut self, value: Vec<u8>, token: Option<Token>) -> Result<Put, Self::Error>;
+
+    /// Waits before the next attempt, as others write, too. A store that nobody writes from afar need not wait.
+    fn wait(&mut self, _time: Duration) {}
 }
 
 /// The answer to a put.
@@ -119,8 +128,9 @@ enum Late {
 /// The changes of one program to a ledger that others change, too.
 ///
 /// The store needs two operations: get the value with a token, and put a value if the token is still the same. A token
-/// is bytes that the store chooses, such as a version or a resourceVersion; it must differ for each write of the value.
-/// A [`SharedLedger`] turns the changes of many callers into one write. It never has more than one request under way.
+/// is bytes that the store chooses, such as a version or a resourceVersion; it must differ for each write, also of the
+/// same value. A [`SharedLedger`] turns the changes of many callers into one write. It never has more than one request
+/// under way.
 ///
 /// Nothing else is needed for safety, since all that is known is in the value that a write replaces: a write that
 /// arrives late has an old token. If a write gets no answer, the ledger is read again, and what an owner was given
@@ -164,7 +174,7 @@ enum Late {
 /// let mut rng = Xoshiro256PlusPlus::seed_from_u64(42);
 /// let red = ledger.submit(Change::Allocate { want: Want::Any, owner: Some("tenant/red".to_owned()) });
 /// let blue = ledger.submit(Change::Allocate { want: Want::Run(2), owner: Some("tenant/blue".to_owned()) });
-/// ledger.run(&mut Row(None), Duration::from_secs(1_800_000_000), &mut rng)?;
+/// ledger.run(&mut Row(None), || Duration::from_secs(1_800_000_000), &mut rng)?;
 /// for (ticket, first) in [(red, "4096"), (blue, "4097")] {
 ///     let Some(Outcome::Allocated(allocation)) = ledger.take_outcome(ticket) else { return Err("refused".into()) };
 ///     assert_eq!(allocation.first.to_string(), first);
@@ -177,9 +187,13 @@ pub struct SharedLedger {
     seed: u64,
     next_ticket: u64,
     waiting: VecDeque<(ChangeTicket, Change)>,
+    /// Changes that wait and whose outcome nobody wants to know.
+    untold: BTreeSet<ChangeTicket>,
     /// Changes of the write under way, with their outcomes if it takes effect.
     written: Vec<(ChangeTicket, Change, Outcome)>,
-    ended: BTreeMap<ChangeTicket, Outcome>,
+    /// Those of them whose callers have gone.
+    abandoned: BTreeSet<ChangeTicket>,
+    ended: BTreeMap<ChangeTicket, (Change, Outcome)>,
     /// What is stored, as far as is known, with its token.
     known: Option<(Ledger, Option<Token>)>,
     /// Changes before this one were submitted before `known` was read.
@@ -189,7 +203,45 @@ pub struct SharedLedger {
     next: Option<Ledger>,
     /// While a get is under way: changes before this one were submitted before it.
     getting: Option<u64>,
+    back_off: BackOff,
 }
+
+/// How long to wait after writes of others. A longer wait than the attempts take wastes time, a shorter one attempts.
+#[derive(Clone, Copy, Debug, Default)]
+struct BackOff {
+    /// When the attempt under way began: what was got is written next.
+    began: Option<Duration>,
+    /// How many attempts in a row have failed.
+    failed: u32,
+    /// The next attempt begins at a random time within this one.
+    within: Option<Duration>,
+    /// When the next attempt begins.
+    until: Duration,
+}
+
+impl BackOff {
+    fn failed(&mut self, now: Duration) {
+        let took = now.saturating_sub(self.began.take().unwrap_or(now)).min(LONGEST_ATTEMPT);
+        self.failed = self.failed.saturating_add(1);
+        self.within = Some(took * (1 << self.failed.saturating_add(1).min(MOST_DOUBLINGS)));
+    }
+
+    /// When the next attempt may begin, if that is later than now.
+    fn wait(&mut self, now: Duration, rng: &mut impl Rng) -> Option<Duration> {
+        if let Some(within) = self.within.take() {
+            self.until = now + Duration::from_nanos(fraction(within.as_nanos() + 1, rng) as u64);
+        }
+        (now < self.until).then_some(self.until)
+    }
+}
+
+/// An attempt that took longer counts as this: its store had a fault, and no more load than others.
+const LONGEST_ATTEMPT: Duration = Duration::from_secs(1);
+
+/// The wait is up to 4 times as long as the attempt took, up to 8 times after a second one, and from the third one on
+/// up to 2 to the power of this. Of 128 programs that write at once, each needs three attempts with that, without it
+/// 50.
+const MOST_DOUBLINGS: u32 = 4;
 
 impl SharedLedger {
     /// Nothing is known of the store yet. See [`Ledger::new`] for the seed.
@@ -199,13 +251,16 @@ impl SharedLedger {
             seed,
             next_ticket: 0,
             waiting: VecDeque::new(),
+            untold: BTreeSet::new(),
             written: Vec::new(),
+            abandoned: BTreeSet::new(),
             ended: BTreeMap::new(),
             known: None,
             read_after: 0,
             late: Late::AtTheNextToken,
             next: None,
             getting: None,
+            back_off: BackOff::default(),
         }
     }
 
@@ -218,13 +273,42 @@ impl SharedLedger {
     }
 
     /// How a change has ended; `None` as long as it has not, and after it was taken.
+    pub fn outcome(&self, ticket: ChangeTicket) -> Option<&Outcome> {
+        self.ended.get(&ticket).map(|(_, outcome)| outcome)
+    }
+
+    /// As [`outcome`](Self::outcome), which forgets it.
     pub fn take_outcome(&mut self, ticket: ChangeTicket) -> Option<Outcome> {
-        self.ended.remove(&ticket)
+        self.ended.remove(&ticket).map(|(_, outcome)| outcome)
     }
 
     /// The changes that have ended, in the order of their submission; each is returned once.
     pub fn take_outcomes(&mut self) -> impl Iterator<Item = (ChangeTicket, Outcome)> {
-        std::mem::take(&mut self.ended).into_iter()
+        std::mem::take(&mut self.ended).into_iter().map(|(ticket, (_, outcome))| (ticket, outcome))
+    }
+
+    /// The caller of a change no longer waits for its outcome. A change that is not under way is not made. If it was
+    /// made, or will be by the write under way, then what it allocated for nobody is released again; what it allocated
+    /// for an owner is not, as the owner finds it and can release it.
+    pub fn abandon(&mut self, ticket: ChangeTicket) {
+        if let Some((change, outcome)) = self.ended.remove(&ticket) {
+            self.give_back(&change, &outcome);
+        } else if self.written.iter().any(|(written, ..)| *written == ticket) {
+            self.abandoned.insert(ticket);
+        } else {
+            self.waiting.retain(|(waiting, _)| *waiting != ticket);
+        }
+    }
+
+    /// Releases what was allocated for nobody, as its caller will not release it.
+    fn give_back(&mut self, change: &Change, outcome: &Outcome) {
+        let (Change::Allocate { owner: None, .. }, Outcome::Allocated(allocation)) = (change, outcome) else { return };
+        let range = self.pool.range();
+        let first = range.offset_of(allocation.first).unwrap_or(0);
+        for value in (first..).map_while(|offset| range.value_at(offset)).take(allocation.len as usize) {
+            let ticket = self.submit(Change::Release { value });
+            self.untold.insert(ticket);
+        }
     }
 
     /// What is stored, as far as is known: as of the last get or put.
@@ -241,10 +325,14 @@ impl SharedLedger {
         if self.getting.is_some() || self.next.is_some() || self.waiting.is_empty() {
             return None;
         }
+        if let Some(until) = self.back_off.wait(now, rng) {
+            return Some(Request::Wait { until });
+        }
+        self.back_off.began.get_or_insert(now);
         let Some((ledger, token)) = &self.known else { return Some(self.get()) };
         let (mut next, before) = (ledger.clone(), ledger.changes);
         let changes = self.waiting.drain(..).map(|(ticket, change)| {
-            let outcome = apply(&mut next, &change, now, rng);
+            let outcome = next.apply(&change, now, rng);
             (ticket, change, outcome)
         });
         self.written = changes.collect();
@@ -255,6 +343,7 @@ impl SharedLedger {
             return Some(request);
         }
         if self.written.iter().all(|(ticket, ..)| ticket.0 < self.read_after) {
+            self.back_off = BackOff::default();
             self.end_written();
             return None;
         }
@@ -263,26 +352,31 @@ impl SharedLedger {
         Some(self.get())
     }
 
-    /// Makes the requests to a store that it takes to end all changes that wait.
+    /// Makes the requests to a store that it takes to end all changes that wait. `clock` tells the time since 1970.
     ///
     /// # Errors
     /// If the store does not answer, or has something else. Changes that have not ended wait for the next run.
     pub fn run<S: Store>(
         &mut self,
         store: &mut S,
-        now: Duration,
+        clock: impl Fn() -> Duration,
         rng: &mut impl Rng,
     ) -> Result<(), RunError<S::Error>> {
-        while let Some(request) = self.next_request(now, rng) {
+        while let Some(request) = self.next_request(clock(), rng) {
             let answered = match request {
                 Request::Get => store.get().map(|stored| self.got(stored)),
                 Request::Put { value, token } => store.put(value, token).map(|put| {
                     match put {
                         Put::Stored(token) => self.put(token),
-                        Put::Changed => self.conflicted(),
+                        Put::Changed => self.conflicted(clock()),
                     }
                     Ok(())
                 }),
+                Request::Wait { until } => {
+                    store.wait(until.saturating_sub(clock()));
+                    self.back_off.until = Duration::ZERO;
+                    continue;
+                }
             };
             match answered {
                 Ok(opened) => opened?,
@@ -325,18 +419,25 @@ impl SharedLedger {
         if let Some(next) = self.next.take() {
             self.known = Some((next, Some(token)));
             self.late = Late::No;
+            self.back_off = BackOff::default();
             self.end_written();
         }
     }
 
-    /// The value was not put, as the stored one has another token. The ledger is read, and the changes are made again.
-    pub fn conflicted(&mut self) {
+    /// The value was not put, as the stored one has another token. The ledger is read, and the changes are made again,
+    /// after a random time of up to 16 times as long as this attempt took, as others write, too.
+    pub fn conflicted(&mut self, now: Duration) {
+        if self.next.is_some() {
+            self.back_off.failed(now);
+        }
         self.again(false);
     }
 
-    /// A get or put had no answer, or one that does not say whether it took effect.
+    /// A get or put had no answer, or one that does not say whether it took effect. The caller chooses when it makes
+    /// the next request.
     pub fn unanswered(&mut self) {
         self.getting = None;
+        self.back_off.began = None;
         self.again(true);
     }
 
@@ -355,8 +456,11 @@ impl SharedLedger {
                 (Change::Release { .. }, Outcome::Released(released)) => !released.is_empty(),
                 _ => false,
             };
+            if self.abandoned.remove(&ticket) {
+                continue;
+            }
             if may_have_taken_effect && leaves_no_trace {
-                self.ended.insert(ticket, Outcome::Unanswered);
+                self.end(ticket, change, Outcome::Unanswered);
             } else {
                 self.waiting.push_front((ticket, change));
             }
@@ -364,22 +468,36 @@ impl SharedLedger {
     }
 
     fn end_written(&mut self) {
-        let written = std::mem::take(&mut self.written);
-        self.ended.extend(written.into_iter().map(|(ticket, _, outcome)| (ticket, outcome)));
+        for (ticket, change, outcome) in std::mem::take(&mut self.written) {
+            if self.abandoned.remove(&ticket) {
+                self.give_back(&change, &outcome);
+            } else {
+                self.end(ticket, change, outcome);
+            }
+        }
+    }
+
+    fn end(&mut self, ticket: ChangeTicket, change: Change, outcome: Outcome) {
+        if !self.untold.remove(&ticket) {
+            self.ended.insert(ticket, (change, outcome));
+        }
     }
 }
 
-fn apply(ledger: &mut Ledger, change: &Change, now: Duration, rng: &mut impl Rng) -> Outcome {
-    match change {
-        Change::Allocate { want, owner } => match ledger.allocate(*want, owner.as_deref(), now, rng) {
-            Ok(allocation) => Outcome::Allocated(allocation),
-            Err(error) => Outcome::NotAllocated(error),
-        },
-        Change::Release { value } => match ledger.release(*value, now) {
-            Ok(true) => Outcome::Released(vec![Allocation { first: *value, len: 1 }]),
-            Ok(false) => Outcome::Released(Vec::new()),
-            Err(owned) => Outcome::NotReleased(owned),
-        },
-        Change::ReleaseOwner { owner } => Outcome::Released(ledger.release_owner(owner, now)),
+impl Ledger {
+    /// Makes a change.
+    pub fn apply(&mut self, change: &Change, now: Duration, rng: &mut impl Rng) -> Outcome {
+        match change {
+            Change::Allocate { want, owner } => match self.allocate(*want, owner.as_deref(), now, rng) {
+                Ok(allocation) => Outcome::Allocated(allocation),
+                Err(error) => Outcome::NotAllocated(error),
+            },
+            Change::Release { value } => match self.release(*value, now) {
+                Ok(true) => Outcome::Released(vec![Allocation { first: *value, len: 1 }]),
+                Ok(false) => Outcome::Released(Vec::new()),
+                Err(owned) => Outcome::NotReleased(owned),
+            },
+            Change::ReleaseOwner { owner } => Outcome::Released(self.release_owner(owner, now)),
+        }
     }
 }

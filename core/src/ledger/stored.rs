@@ -62,7 +62,8 @@ pub enum OpenError {
 
 impl Ledger {
     /// Opens a stored ledger of this pool: what [`encode`](Self::encode) returned, or a range that kube-apiserver
-    /// stores. See [`new`](Self::new) for the seed.
+    /// stores. No bytes are a ledger in which nothing is in use, as a Kubernetes object has them whose field is not set
+    /// yet. See [`new`](Self::new) for the seed.
     ///
     /// A value that has an owner is in use whatever `data` says. Values that the pool excludes by now stay in use until
     /// they are released.
@@ -73,6 +74,9 @@ impl Ledger {
     /// # Errors
     /// [`OpenError`], which names the byte.
     pub fn open(pool: Pool, stored: &[u8], seed: u64) -> Result<Self, OpenError> {
+        if stored.is_empty() {
+            return Ok(Self::new(pool, seed));
+        }
         let (mut object, place) = RangeAllocation::decode_ledger(stored)?.ok_or(OpenError::Json)?;
         let mut ledger = Self::new(pool, seed);
         let data = std::mem::take(&mut object.data);

@@ -1,5 +1,6 @@
 //! A ledger in a key of etcd, which programs of several machines may write.
 
+use std::thread;
 use std::time::Duration;
 
 use etcd_client::{Client, Compare, CompareOp, ConnectOptions, Error, Txn, TxnOp};
@@ -47,5 +48,9 @@ impl Store for EtcdKey {
         // A transaction that puts something has the revision of what it put.
         let revision = answer.header().filter(|_| answer.succeeded()).map(|header| header.revision());
         Ok(revision.map_or(Put::Changed, |revision| Put::Stored(revision.to_be_bytes().to_vec())))
+    }
+
+    fn wait(&mut self, time: Duration) {
+        thread::sleep(time);
     }
 }
