@@ -42,6 +42,12 @@ var recordsTexts = map[ClusterIPRecords]string{
 
 func (r ClusterIPRecords) String() string { return enumText(recordsTexts, r) }
 
+var requestTexts = map[LedgerRequestKind]string{
+	RequestNone: "nothing", RequestGet: "get", RequestCreate: "create", RequestReplace: "replace", RequestWait: "wait",
+}
+
+func (k LedgerRequestKind) String() string { return enumText(requestTexts, k) }
+
 var setTexts = map[Values]string{
 	ValuesSet: "set", ValuesClear: "clear", ValuesLeaked: "leaked", ValuesDuplicates: "duplicates", ValuesStored: "stored",
 	ValuesInUse: "in use", ValuesNext: "next",

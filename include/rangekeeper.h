@@ -41,6 +41,9 @@
  *
  *   rk_index             which addresses are free where ClusterIPs are IPAddress objects
  *
+ *   rk_ledger            which values of any range are in use, and by whom: integers, addresses, blocks of them
+ *   rk_shared_ledger     writes the changes of many callers into one ledger, in any store
+ *
  *   rk_bootstrap         the bootstrap controller: system namespaces, the Service kubernetes, its endpoints
  *
  * Results. A function that can fail returns an rk_result. Its parameters are a handle, inputs, outputs and an rk_error,
@@ -117,6 +120,12 @@ typedef struct rk_repair_pass rk_repair_pass;
 /** Which addresses of ServiceCIDRs are free, where the creation of an IPAddress object is what allocates. */
 typedef struct rk_index rk_index;
 
+/** Which values of a range are in use, and by whom. */
+typedef struct rk_ledger rk_ledger;
+
+/** The changes of one program to a ledger that others change, too: a state machine that does no I/O. */
+typedef struct rk_shared_ledger rk_shared_ledger;
+
 /** The bootstrap controller of one server: a state machine that does no I/O. */
 typedef struct rk_bootstrap rk_bootstrap;
 
@@ -181,6 +190,10 @@ enum {
   RK_RESULT_INVALID_RANGE = 21,
   /** There already is a range for values of that kind. */
   RK_RESULT_SAME_KIND = 22,
+  /** The value has an owner, which alone can release it. */
+  RK_RESULT_OWNED = 23,
+  /** The owner has something else already. */
+  RK_RESULT_HAS_OTHER = 24,
   /** A stored object is not a RangeAllocation. */
   RK_RESULT_INVALID_OBJECT = 32,
   /** A stored object is encrypted at rest. */
@@ -213,6 +226,10 @@ enum {
    * (rk_repair_pass_fenced).
    */
   RK_RESULT_SERVICES_WRITTEN = 57,
+  /** A write had no answer: whether the change took effect is unknown, and it is not repeated. */
+  RK_RESULT_UNANSWERED = 58,
+  /** A change has not ended, or its outcome was told before. */
+  RK_RESULT_NOT_ENDED = 59,
   /** A text is not JSON, or not of the documented form. */
   RK_RESULT_INVALID_JSON = 64,
   /** A configuration cannot be used, or a question about a plan has no answer. */
@@ -2369,6 +2386,285 @@ RK_MUST_CHECK
 rk_result rk_index_replace(rk_index *index, const rk_value *values, size_t len, uint64_t revision,
                            rk_index_changes *changes);
 
+/* ---------------------------------------------------------------------------------------------------------- Ledgers */
+
+/** The kinds of values of a ledger. */
+typedef uint32_t rk_ledger_value_kind;
+enum {
+  /** An integer: low is the integer; high and size are 0. */
+  RK_LEDGER_VALUE_KIND_INTEGER = 1501,
+  /** Integers in a row: low is the lowest one, size their number; high is 0. */
+  RK_LEDGER_VALUE_KIND_BLOCK = 1502,
+  /** An IPv4 address: low is its 32-bit number; high and size are 0. */
+  RK_LEDGER_VALUE_KIND_IPV4 = 1503,
+  /** An IPv6 address: high and low are the halves of its 128-bit number; size is 0. */
+  RK_LEDGER_VALUE_KIND_IPV6 = 1504,
+  /** A network of IPv4: its address as RK_LEDGER_VALUE_KIND_IPV4, size is the length of the prefix. */
+  RK_LEDGER_VALUE_KIND_IPV4_NETWORK = 1505,
+  /** A network of IPv6: its address as RK_LEDGER_VALUE_KIND_IPV6, size is the length of the prefix. */
+  RK_LEDGER_VALUE_KIND_IPV6_NETWORK = 1506,
+};
+
+/**
+ * A value of a ledger: an integer or an address, or a block of them. Its kind determines the meaning of the numbers.
+ */
+typedef struct rk_ledger_value {
+  /** High half; see the kinds. */
+  uint64_t high;
+  /** Low half; see the kinds. */
+  uint64_t low;
+  /** How large the value is; see the kinds. */
+  uint64_t size;
+  /** The kind. */
+  rk_ledger_value_kind kind;
+} rk_ledger_value;
+
+/** Writes a value as text: "4096", "1000010000/10000", "10.96.0.10" or "10.0.3.16/28". */
+RK_MUST_CHECK
+rk_result rk_ledger_value_text(const rk_ledger_value *value, char *buffer, size_t capacity, size_t *len);
+
+/** Values in a row that are in use. */
+typedef struct rk_ledger_allocation {
+  /** The first value. */
+  rk_ledger_value first;
+  /** How many values; 1 at least. */
+  uint32_t len;
+} rk_ledger_allocation;
+
+/** What a change does. */
+typedef uint32_t rk_ledger_change_kind;
+enum {
+  /** Allocates any free value, as the pool chooses. */
+  RK_LEDGER_CHANGE_ALLOCATE = 1601,
+  /** Allocates value, if it is free or cools down. */
+  RK_LEDGER_CHANGE_ALLOCATE_VALUE = 1602,
+  /** Allocates n values in a row; n is at least 1. */
+  RK_LEDGER_CHANGE_ALLOCATE_RUN = 1603,
+  /**
+   * Allocates 2^n values in a row, of which the first one is a multiple of 2^n; n is at most 31. For an address that is
+   * its number, so that the block is a network; in a range of blocks its place in the range.
+   */
+  RK_LEDGER_CHANGE_ALLOCATE_BLOCK = 1604,
+  /** Releases value, which must have no owner; one that is not in use is no error. */
+  RK_LEDGER_CHANGE_RELEASE_VALUE = 1605,
+  /** Releases all that the owner has. */
+  RK_LEDGER_CHANGE_RELEASE_OWNER = 1606,
+};
+
+/** A change to a ledger; its kind determines what the fields mean. */
+typedef struct rk_ledger_change {
+  /** The value; see the kinds. Ignored otherwise. */
+  rk_ledger_value value;
+  /** What to do. */
+  rk_ledger_change_kind kind;
+  /** A number; see the kinds. Ignored otherwise. */
+  uint32_t n;
+} rk_ledger_change;
+
+/** How many values of a ledger are in use. */
+typedef struct rk_ledger_usage {
+  /** How many values are in use. */
+  uint64_t used;
+  /** How many values are out of use for some time after their release. */
+  uint64_t cooling;
+  /** How many values are handed out at all: those of the range that are not excluded; at most UINT64_MAX. */
+  uint64_t size;
+  /** 0. Room for a field that comes later: the struct never becomes longer. */
+  uint64_t reserved[2];
+} rk_ledger_usage;
+
+/**
+ * Creates a ledger of a pool, which is JSON (docs/ledger-json.md): one in which nothing is in use if `stored_len` is
+ * 0, else the one that was stored, by rk_ledger_encode or by kube-apiserver. The seed decides the random choices; keep
+ * it from those who may choose values of a range of more than 2^24.
+ *
+ * RK_RESULT_INVALID_JSON, with the byte in `error`; RK_RESULT_INVALID_RANGE; RK_RESULT_INVALID_OBJECT, with the byte
+ * if it is known; RK_RESULT_ENCRYPTED; RK_RESULT_MISMATCHED_RANGE; RK_RESULT_BITS_PAST_RANGE, with the bits.
+ */
+RK_MUST_CHECK
+rk_result rk_ledger_new(const char *pool, size_t pool_len, const uint8_t *stored, size_t stored_len, uint64_t seed,
+                        rk_ledger **ledger, rk_error *error);
+
+/**
+ * Makes a change for an owner, or for nobody if `owner_len` is 0, at the time `now`, in nanoseconds since 1970. Writes
+ * what was allocated or released to `allocations`: one for an allocation, and as many as the owner has for a release.
+ *
+ * An owner that has what it wants gets it again, and nothing changes. Do not use the name of an owner again: take a
+ * UID, for example.
+ *
+ * RK_RESULT_BUFFER_TOO_SMALL: nothing has changed. RK_RESULT_FULL; RK_RESULT_ALREADY_ALLOCATED;
+ * RK_RESULT_NOT_IN_RANGE, also for an excluded value; RK_RESULT_HAS_OTHER; RK_RESULT_OWNED; RK_RESULT_INVALID_ARGUMENT
+ * also for a number of values that the range cannot have in a row, or an owner of more than 1,024 bytes.
+ */
+RK_MUST_CHECK
+rk_result rk_ledger_apply(rk_ledger *ledger, const rk_ledger_change *change, const char *owner, size_t owner_len,
+                          uint64_t now, rk_ledger_allocation *allocations, size_t capacity, size_t *n, rk_error *error);
+
+/**
+ * Reads a text as a value of the ledger's range: "4096", "1000010000/10000", "10.96.0.10" or "10.0.3.16/28".
+ *
+ * RK_RESULT_INVALID_ARGUMENT if it is no such text; RK_RESULT_NOT_IN_RANGE.
+ */
+RK_MUST_CHECK
+rk_result rk_ledger_parse_value(const rk_ledger *ledger, const char *spec, size_t spec_len, rk_ledger_value *value,
+                                rk_error *error);
+
+/** Writes whether a value is in use, and its owner, which is empty if it has none. */
+RK_MUST_CHECK
+rk_result rk_ledger_owner_of(const rk_ledger *ledger, const rk_ledger_value *value, bool *in_use, char *buffer,
+                             size_t capacity, size_t *len, rk_error *error);
+
+/** Writes what an owner has, ascending: one allocation, unless another program stored more. */
+RK_MUST_CHECK
+rk_result rk_ledger_owned_by(const rk_ledger *ledger, const char *owner, size_t owner_len,
+                             rk_ledger_allocation *allocations, size_t capacity, size_t *len);
+
+/**
+ * Writes a page of the values in use, ascending, from an offset of the range on. Cost: in a range of more than 2^24
+ * values they are sorted first.
+ */
+RK_MUST_CHECK
+rk_result rk_ledger_values(const rk_ledger *ledger, uint64_t from_offset, rk_ledger_value *values, size_t capacity,
+                           size_t *n, uint64_t *next_offset);
+
+/** Writes how many values are in use. */
+RK_MUST_CHECK
+rk_result rk_ledger_count(const rk_ledger *ledger, rk_ledger_usage *usage);
+
+/** Writes the bytes to store: a RangeAllocation, as docs/stored-format.md says. */
+RK_MUST_CHECK
+rk_result rk_ledger_encode(const rk_ledger *ledger, uint8_t *buffer, size_t capacity, size_t *len);
+
+/**
+ * Compares the owners with those that exist, and counts how often each was gone. `question` and the answer are JSON
+ * (docs/ledger-json.md).
+ *
+ * RK_RESULT_INVALID_JSON, with the byte in `error`.
+ */
+RK_MUST_CHECK
+rk_result rk_ledger_audit(const rk_ledger *ledger, const char *question, size_t question_len, char *buffer,
+                          size_t capacity, size_t *len, rk_error *error);
+
+/* ------------------------------------------------------------------- Ledgers in a store that several programs write */
+
+/** What is to be asked of the store. */
+typedef uint32_t rk_ledger_request_kind;
+enum {
+  /** Nothing: no change waits, or a request is under way. */
+  RK_LEDGER_REQUEST_NONE = 1701,
+  /**
+   * Get the value and its token. The answer is RK_LEDGER_ANSWER_GOT, RK_LEDGER_ANSWER_MISSING or RK_LEDGER_ANSWER_NONE.
+   */
+  RK_LEDGER_REQUEST_GET = 1702,
+  /**
+   * Put the value, as there is none. The answer is RK_LEDGER_ANSWER_PUT, RK_LEDGER_ANSWER_CHANGED or
+   * RK_LEDGER_ANSWER_NONE.
+   */
+  RK_LEDGER_REQUEST_CREATE = 1703,
+  /** Put the value if that in the store still has this token. The answer is as to RK_LEDGER_REQUEST_CREATE. */
+  RK_LEDGER_REQUEST_REPLACE = 1704,
+  /** Nothing before the time `until`, as others write, too. Then poll again. */
+  RK_LEDGER_REQUEST_WAIT = 1705,
+};
+
+/** What is to be asked of the store. */
+typedef struct rk_ledger_request {
+  /** When to go on, in nanoseconds since 1970: of RK_LEDGER_REQUEST_WAIT, else 0. */
+  uint64_t until;
+  /** The bytes of the value: of RK_LEDGER_REQUEST_CREATE and RK_LEDGER_REQUEST_REPLACE, else 0. */
+  size_t value_len;
+  /** The bytes of the token: of RK_LEDGER_REQUEST_REPLACE, else 0. */
+  size_t token_len;
+  /** What to ask. */
+  rk_ledger_request_kind kind;
+} rk_ledger_request;
+
+/** How a request has ended. */
+typedef uint32_t rk_ledger_answer;
+enum {
+  /** There was no answer, or one that does not say whether the value was put. */
+  RK_LEDGER_ANSWER_NONE = 1801,
+  /** The store has this value with this token. */
+  RK_LEDGER_ANSWER_GOT = 1802,
+  /** The store has no value. */
+  RK_LEDGER_ANSWER_MISSING = 1803,
+  /** The value was put, and has this token. */
+  RK_LEDGER_ANSWER_PUT = 1804,
+  /** The value was not put, as the one in the store has another token, or is missing or not missing. */
+  RK_LEDGER_ANSWER_CHANGED = 1805,
+};
+
+/**
+ * Creates a shared ledger that knows nothing of the store yet. The pool and the seed are as for rk_ledger_new.
+ *
+ * The store gets a value with a token, and puts one if the token of the stored one is unchanged. A token is bytes that
+ * the store chooses, such as a version or a resourceVersion; it must differ for each write, also of the same value.
+ *
+ * RK_RESULT_INVALID_JSON, with the byte in `error`; RK_RESULT_INVALID_RANGE.
+ */
+RK_MUST_CHECK
+rk_result rk_shared_ledger_new(const char *pool, size_t pool_len, uint64_t seed, rk_shared_ledger **shared,
+                               rk_error *error);
+
+/** Adds a change to those of the next write, as rk_ledger_apply takes it, and writes its ticket. */
+RK_MUST_CHECK
+rk_result rk_shared_ledger_submit(rk_shared_ledger *shared, const rk_ledger_change *change, const char *owner,
+                                  size_t owner_len, uint64_t *ticket, rk_error *error);
+
+/**
+ * Ends the wait for a change whose caller has gone. One that is not under way is not made. What it allocated for
+ * nobody is released again; what it allocated for an owner is not, as the owner finds it and can release it. A ticket
+ * that has ended is ignored.
+ */
+RK_MUST_CHECK
+rk_result rk_shared_ledger_abandon(rk_shared_ledger *shared, uint64_t ticket);
+
+/**
+ * Writes what to ask of the store at the time `now`, in nanoseconds since 1970. All changes that wait become one
+ * write. Ask, report the answer, and poll again, until it is RK_LEDGER_REQUEST_NONE; then look at the outcomes.
+ */
+RK_MUST_CHECK
+rk_result rk_shared_ledger_poll(rk_shared_ledger *shared, uint64_t now, rk_ledger_request *request);
+
+/**
+ * Writes the value and the token of the put under way, whose lengths the request says; no bytes if there is none.
+ *
+ * RK_RESULT_BUFFER_TOO_SMALL if one of the capacities is less: nothing is written.
+ */
+RK_MUST_CHECK
+rk_result rk_shared_ledger_put(const rk_shared_ledger *shared, uint8_t *value, size_t value_capacity, uint8_t *token,
+                               size_t token_capacity);
+
+/**
+ * Reports how the request under way has ended, at the time `now`. `value` is that of RK_LEDGER_ANSWER_GOT, `token`
+ * that of RK_LEDGER_ANSWER_GOT and RK_LEDGER_ANSWER_PUT; else both are ignored.
+ *
+ * The results of rk_ledger_new for a stored ledger: the value is got again then.
+ */
+RK_MUST_CHECK
+rk_result rk_shared_ledger_answered(rk_shared_ledger *shared, rk_ledger_answer answer, uint64_t now,
+                                    const uint8_t *value, size_t value_len, const uint8_t *token, size_t token_len,
+                                    rk_error *error);
+
+/**
+ * Ends as the change with this ticket has, and writes what it has allocated or released, as rk_ledger_apply does. The
+ * outcome of a change is told once.
+ *
+ * The results of rk_ledger_apply; RK_RESULT_NOT_ENDED as long as the change waits, or if its outcome was told before;
+ * RK_RESULT_UNANSWERED.
+ */
+RK_MUST_CHECK
+rk_result rk_shared_ledger_outcome(rk_shared_ledger *shared, uint64_t ticket, rk_ledger_allocation *allocations,
+                                   size_t capacity, size_t *n, rk_error *error);
+
+/**
+ * Writes a copy of what is stored, as far as is known: as of the last answer.
+ *
+ * RK_RESULT_NOT_INITIALISED if nothing is known.
+ */
+RK_MUST_CHECK
+rk_result rk_shared_ledger_known(const rk_shared_ledger *shared, rk_ledger **ledger);
+
 /* ----------------------------------------------------------------------------------------- The bootstrap controller */
 
 /**
@@ -2480,6 +2776,18 @@ void rk_index_free(rk_index *index);
 
 /** Drops an index's state. */
 rk_result rk_index_close(rk_index *index);
+
+/** Destroys a ledger. */
+void rk_ledger_free(rk_ledger *ledger);
+
+/** Drops a ledger's state. */
+rk_result rk_ledger_close(rk_ledger *ledger);
+
+/** Destroys a shared ledger. */
+void rk_shared_ledger_free(rk_shared_ledger *shared);
+
+/** Drops the state: changes that have not ended never will. */
+rk_result rk_shared_ledger_close(rk_shared_ledger *shared);
 
 /** Destroys a controller. */
 void rk_bootstrap_free(rk_bootstrap *bootstrap);

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Translates the C ABI's crate to Go, go-bindings/internal/wasm: compiled to WebAssembly and translated by wasm2go, it
-# is what the Go binding is built of. Two modules are linked from the one crate, as few programs need the bootstrap
-# controller, which is two thirds of the code. The same sources have the same bytes, in whatever folder they are built.
+# is what the Go binding is built of. Three modules are linked from the one crate, as few programs need the bootstrap
+# controller, which is half of the code, or ledgers. The same sources have the same bytes, in whatever folder they are
+# built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 wasm2go=v0.4.20
@@ -39,9 +40,11 @@ mapfile -t functions < <(grep -o '\brk_[a-z0-9_]*' ffi/symbols.txt | sort -u)
 # The steps that a repair pass and a committer take together have parts, as each is in an instance of its own.
 mapfile -t exchange < <(grep -o '\brk_exchange_[a-z_]*' ffi/exchange.h)
 mapfile -t bootstrap < <(printf '%s\n' "${functions[@]}" | grep '^rk_bootstrap_')
-mapfile -t core < <(printf '%s\n' "${functions[@]}" | grep -v '^rk_bootstrap_')
+mapfile -t ledger < <(printf '%s\n' "${functions[@]}" | grep '^rk_\(shared_\)\?ledger_')
+mapfile -t core < <(printf '%s\n' "${functions[@]}" | grep -v '^rk_bootstrap_\|^rk_\(shared_\)\?ledger_')
 # There may be an instance for each object of the core. Its deepest call takes 7 KiB of stack (TestStack).
 translate core 16384 "${core[@]}" "${exchange[@]}"
+translate ledger 131072 "${ledger[@]}"
 translate bootstrap 1048576 "${bootstrap[@]}"
 # Functions of wasm2go are part of what it writes.
 install -m 644 "$("${GO:-go}" list -m -f '{{.Dir}}' "github.com/ncruces/wasm2go@$wasm2go")/LICENSE" "$out/LICENSE.wasm2go"

@@ -35,6 +35,8 @@ var sections = []struct {
 	{"Committers", []string{"committer_input", "committer_output", "committer", "edit"}},
 	{"Repair passes", []string{"leak_tracker", "repair_pass"}},
 	{"The index of addresses", []string{"index"}},
+	{"Ledgers", []string{"ledger_value", "ledger"}},
+	{"Ledgers in a store that several programs write", []string{"shared_ledger"}},
 	{"The bootstrap controller", []string{"bootstrap"}},
 }
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use rangekeeper_bootstrap::controller::Controller;
 use rangekeeper_bootstrap::plan::{Question, plan};
-use serde::Deserialize;
 
 use crate::error::{Failure, Named, rk_error};
 use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
+use crate::json::{parse, to_json};
 use crate::result::rk_result;
 use crate::scope::{Array, Buffer, Out, borrow, reclaim, text};
 
@@ -20,16 +20,6 @@ struct State {
     controller: Controller,
     /// A step that did not fit into the caller's buffer yet.
     step: Option<String>,
-}
-
-/// Reads a JSON text of the form that T has; an error names the byte.
-fn parse<'de, T: Deserialize<'de>>(json: &'de str) -> Result<T, Failure> {
-    serde_json::from_str(json).map_err(|error| {
-        let lines = json.split_inclusive('\n').take(error.line().saturating_sub(1));
-        // The column counts bytes from 1; it is 0 behind the end of a line.
-        let offset = lines.map(str::len).sum::<usize>() + error.column().saturating_sub(1);
-        Failure::new(rk_result::InvalidJson, error).at_byte(offset.min(json.len()))
-    })
 }
 
 /// Creates a controller that has not begun. `config` is JSON (docs/bootstrap-json.md).
@@ -95,11 +85,6 @@ pub unsafe extern "C" fn rk_bootstrap_poll(
             Ok(())
         })
     })
-}
-
-/// Everything that the crate returns has a JSON form.
-fn to_json(value: &impl serde::Serialize) -> Result<String, rk_result> {
-    serde_json::to_string(value).map_err(|_| rk_result::Panic)
 }
 
 /// Reports that the order `id` has ended. `answer` is JSON (docs/bootstrap-json.md). The answer to an order that
@@ -198,13 +183,7 @@ pub unsafe extern "C" fn rk_bootstrap_plan(
             let question: Question = parse(question)?;
             let answer = plan(&question).map_err(|error| Failure::new(rk_result::InvalidConfig, error))?;
             let answer = to_json(&answer).map_err(|result| Failure::new(result, "the answer has no JSON form"))?;
-            let required = answer.len();
-            buffer.write_text(&answer).map_err(|result| {
-                Failure::new(
-                    result,
-                    format_args!("buffer has room for {capacity} bytes, and the answer has {required}"),
-                )
-            })
+            buffer.write_text(&answer).map_err(|result| Failure::of_buffer(result, capacity, answer.len()))
         })
     }
 }

@@ -96,6 +96,11 @@ impl Failure {
         Self { result, error: Box::new(error) }
     }
 
+    /// `buffer` is too small, or could not be written for another reason.
+    pub(crate) fn of_buffer(result: rk_result, capacity: usize, needed: usize) -> Self {
+        Self::new(result, format_args!("buffer has room for {capacity} bytes, and {needed} are needed"))
+    }
+
     /// Names the byte of the input that is wrong.
     pub(crate) fn at_byte(self, byte: usize) -> Self {
         self.with_detail(RK_DETAIL_BYTE, |detail| detail.byte = byte as u64)

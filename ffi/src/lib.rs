@@ -23,8 +23,11 @@ mod guard;
 mod handle;
 mod index;
 mod ip_address;
+mod json;
 mod leak;
 mod leak_tracker;
+mod ledger;
+mod ledger_value;
 #[cfg(target_arch = "wasm32")]
 mod memory;
 mod range;
@@ -35,6 +38,7 @@ mod result;
 mod scope;
 mod service_cidr;
 mod services;
+mod shared_ledger;
 #[cfg(test)]
 mod soundness;
 mod value;

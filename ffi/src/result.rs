@@ -37,6 +37,10 @@ pub enum rk_result {
     InvalidRange = 21,
     /// There already is a range for values of that kind.
     SameKind = 22,
+    /// The value has an owner, which alone can release it.
+    Owned = 23,
+    /// The owner has something else already.
+    HasOther = 24,
     /// A stored object is not a RangeAllocation.
     InvalidObject = 32,
     /// A stored object is encrypted at rest.
@@ -65,6 +69,10 @@ pub enum rk_result {
     /// A Service was written after those of an edit were listed, or the look that proves the list is gone
     /// (rk_repair_pass_fenced).
     ServicesWritten = 57,
+    /// A write had no answer: whether the change took effect is unknown, and it is not repeated.
+    Unanswered = 58,
+    /// A change has not ended, or its outcome was told before.
+    NotEnded = 59,
     /// A text is not JSON, or not of the documented form.
     InvalidJson = 64,
     /// A configuration cannot be used, or a question about a plan has no answer.
@@ -73,7 +81,7 @@ pub enum rk_result {
 
 impl rk_result {
     /// Every code.
-    pub(crate) const ALL: [Self; 30] = [
+    pub(crate) const ALL: [Self; 34] = [
         Self::Ok,
         Self::NullPointer,
         Self::BufferTooSmall,
@@ -89,6 +97,8 @@ impl rk_result {
         Self::BitsPastRange,
         Self::InvalidRange,
         Self::SameKind,
+        Self::Owned,
+        Self::HasOther,
         Self::InvalidObject,
         Self::Encrypted,
         Self::InvalidBatch,
@@ -102,6 +112,8 @@ impl rk_result {
         Self::Unreadable,
         Self::RangeInUse,
         Self::ServicesWritten,
+        Self::Unanswered,
+        Self::NotEnded,
         Self::InvalidJson,
         Self::InvalidConfig,
     ];
@@ -123,6 +135,8 @@ impl rk_result {
             Self::BitsPastRange => c"BITS_PAST_RANGE",
             Self::InvalidRange => c"INVALID_RANGE",
             Self::SameKind => c"SAME_KIND",
+            Self::Owned => c"OWNED",
+            Self::HasOther => c"HAS_OTHER",
             Self::InvalidObject => c"INVALID_OBJECT",
             Self::Encrypted => c"ENCRYPTED",
             Self::InvalidBatch => c"INVALID_BATCH",
@@ -136,6 +150,8 @@ impl rk_result {
             Self::Unreadable => c"UNREADABLE",
             Self::RangeInUse => c"RANGE_IN_USE",
             Self::ServicesWritten => c"SERVICES_WRITTEN",
+            Self::Unanswered => c"UNANSWERED",
+            Self::NotEnded => c"NOT_ENDED",
             Self::InvalidJson => c"INVALID_JSON",
             Self::InvalidConfig => c"INVALID_CONFIG",
         }

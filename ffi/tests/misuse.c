@@ -1105,6 +1105,136 @@ static void sentences_about_batches(void) {
   rk_report_free(report);
 }
 
+static void ledgers(void) {
+  static const char pool[] = "{\"range\":\"1-9\",\"choice\":\"Lowest\"}";
+  const size_t pool_len = sizeof pool - 1;
+  const rk_ledger_change change = {.kind = RK_LEDGER_CHANGE_ALLOCATE};
+  rk_ledger *ledger = NULL;
+  rk_shared_ledger *shared = NULL;
+  rk_ledger_allocation made[1];
+  rk_ledger_value one = {.low = 1, .kind = RK_LEDGER_VALUE_KIND_INTEGER};
+  rk_ledger_usage usage;
+  rk_ledger_request request;
+  uint64_t ticket = 77, next = 0;
+  size_t n = 0;
+  bool in_use = false;
+
+  CHECK_NULL(rk_ledger_new(NULL, pool_len, NULL, 0, 1, &ledger, NULL));
+  CHECK_NULL(rk_ledger_new(pool, pool_len, NULL, 1, 1, &ledger, NULL));
+  CHECK_NULL(rk_ledger_new(pool, pool_len, NULL, 0, 1, NULL, NULL));
+  CHECK_RESULT(rk_ledger_new("\xff", 1, NULL, 0, 1, &ledger, NULL), RK_RESULT_INVALID_UTF8);
+  CHECK_RESULT(rk_ledger_new(NULL, 0, NULL, 0, 1, &ledger, NULL), RK_RESULT_INVALID_JSON);
+  CHECK(!ledger);
+  CHECK_OK(rk_ledger_new(pool, pool_len, NULL, 0, 1, &ledger, NULL));
+  rk_ledger_free(NULL);
+  CHECK_NULL(rk_ledger_close(NULL));
+
+  const rk_ledger_value wrong[] = {
+      {0, 1, 0, 0},
+      {1, 1, 0, RK_LEDGER_VALUE_KIND_INTEGER},
+      {0, 1, 1, RK_LEDGER_VALUE_KIND_INTEGER},
+      {1, 1, 1, RK_LEDGER_VALUE_KIND_BLOCK},
+      {0, 1ull << 32, 0, RK_LEDGER_VALUE_KIND_IPV4},
+      {0, 1, 24, RK_LEDGER_VALUE_KIND_IPV4},
+      {0, 1, 1, RK_LEDGER_VALUE_KIND_IPV6},
+      {0, 1, 24, RK_LEDGER_VALUE_KIND_IPV4_NETWORK},
+      {0, 0, 33, RK_LEDGER_VALUE_KIND_IPV4_NETWORK},
+      {0, 0, 129, RK_LEDGER_VALUE_KIND_IPV6_NETWORK},
+      {0, 0, 1ull << 40, RK_LEDGER_VALUE_KIND_IPV6_NETWORK},
+  };
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    const rk_ledger_change named = {.kind = RK_LEDGER_CHANGE_ALLOCATE_VALUE, .value = wrong[i]};
+    CHECK_INVALID(rk_ledger_apply(ledger, &named, NULL, 0, 0, made, 1, &n, NULL));
+    CHECK_INVALID(rk_ledger_value_text(&wrong[i], text, sizeof text, &len));
+    CHECK_INVALID(rk_ledger_owner_of(ledger, &wrong[i], &in_use, text, sizeof text, &len, NULL));
+  }
+  const rk_ledger_change unknown = {.kind = 1}, too_large = {.kind = RK_LEDGER_CHANGE_ALLOCATE_BLOCK, .n = UINT32_MAX};
+  CHECK_INVALID(rk_ledger_apply(ledger, &unknown, NULL, 0, 0, made, 1, &n, NULL));
+  CHECK_INVALID(rk_ledger_apply(ledger, &too_large, NULL, 0, 0, made, 1, &n, NULL));
+  CHECK_NULL(rk_ledger_apply(NULL, &change, NULL, 0, 0, made, 1, &n, NULL));
+  CHECK_NULL(rk_ledger_apply(ledger, NULL, NULL, 0, 0, made, 1, &n, NULL));
+  CHECK_NULL(rk_ledger_apply(ledger, &change, NULL, 1, 0, made, 1, &n, NULL));
+  CHECK_NULL(rk_ledger_apply(ledger, &change, NULL, 0, 0, NULL, 1, &n, NULL));
+  CHECK_NULL(rk_ledger_apply(ledger, &change, NULL, 0, 0, made, 1, NULL, NULL));
+  CHECK_INVALID(rk_ledger_apply(ledger, odd((void *)&change), NULL, 0, 0, made, 1, &n, NULL));
+  CHECK_SMALL(rk_ledger_apply(ledger, &change, NULL, 0, 0, NULL, 0, &n, NULL));
+  CHECK_OK(rk_ledger_count(ledger, &usage));
+  CHECK(usage.used == 0);
+  CHECK_NULL(rk_ledger_count(NULL, &usage));
+  CHECK_NULL(rk_ledger_count(ledger, NULL));
+
+  CHECK_NULL(rk_ledger_value_text(NULL, text, sizeof text, &len));
+  CHECK_NULL(rk_ledger_value_text(&one, text, sizeof text, NULL));
+  CHECK_SMALL(rk_ledger_value_text(&one, NULL, 0, &len));
+  CHECK_NULL(rk_ledger_parse_value(NULL, TEXT("1"), &one, NULL));
+  CHECK_NULL(rk_ledger_parse_value(ledger, NULL, 1, &one, NULL));
+  CHECK_NULL(rk_ledger_parse_value(ledger, TEXT("1"), NULL, NULL));
+  CHECK_NULL(rk_ledger_owner_of(NULL, &one, &in_use, text, sizeof text, &len, NULL));
+  CHECK_NULL(rk_ledger_owner_of(ledger, NULL, &in_use, text, sizeof text, &len, NULL));
+  CHECK_NULL(rk_ledger_owner_of(ledger, &one, NULL, text, sizeof text, &len, NULL));
+  CHECK_NULL(rk_ledger_owner_of(ledger, &one, &in_use, text, sizeof text, NULL, NULL));
+  CHECK_NULL(rk_ledger_owned_by(NULL, TEXT("a"), made, 1, &n));
+  CHECK_NULL(rk_ledger_owned_by(ledger, NULL, 1, made, 1, &n));
+  CHECK_NULL(rk_ledger_owned_by(ledger, TEXT("a"), made, 1, NULL));
+  CHECK_NULL(rk_ledger_values(NULL, 0, &one, 1, &n, &next));
+  CHECK_NULL(rk_ledger_values(ledger, 0, NULL, 1, &n, &next));
+  CHECK_NULL(rk_ledger_values(ledger, 0, &one, 1, NULL, &next));
+  CHECK_NULL(rk_ledger_values(ledger, 0, &one, 1, &n, NULL));
+  CHECK_NULL(rk_ledger_encode(NULL, data, sizeof data, &len));
+  CHECK_NULL(rk_ledger_encode(ledger, data, sizeof data, NULL));
+  CHECK_SMALL(rk_ledger_encode(ledger, NULL, 0, &len));
+  CHECK_NULL(rk_ledger_audit(NULL, TEXT("{}"), text, sizeof text, &len, NULL));
+  CHECK_NULL(rk_ledger_audit(ledger, NULL, 1, text, sizeof text, &len, NULL));
+  CHECK_NULL(rk_ledger_audit(ledger, TEXT("{\"owners\":[],\"passes\":1}"), text, sizeof text, NULL, NULL));
+  CHECK_SMALL(rk_ledger_audit(ledger, TEXT("{\"owners\":[],\"passes\":1}"), NULL, 0, &len, NULL));
+  CHECK_RESULT(rk_ledger_audit(ledger, TEXT("{\"owners\":[],\"passes\":0}"), text, sizeof text, &len, NULL), RK_RESULT_INVALID_JSON);
+  CHECK_OK(rk_ledger_close(ledger));
+  CHECK_CLOSED(rk_ledger_count(ledger, &usage));
+  CHECK_CLOSED(rk_ledger_encode(ledger, data, sizeof data, &len));
+  rk_ledger_free(ledger);
+  ledger = NULL;
+
+  CHECK_NULL(rk_shared_ledger_new(NULL, pool_len, 1, &shared, NULL));
+  CHECK_NULL(rk_shared_ledger_new(pool, pool_len, 1, NULL, NULL));
+  CHECK_OK(rk_shared_ledger_new(pool, pool_len, 1, &shared, NULL));
+  rk_shared_ledger_free(NULL);
+  CHECK_NULL(rk_shared_ledger_close(NULL));
+  CHECK_NULL(rk_shared_ledger_submit(NULL, &change, NULL, 0, &ticket, NULL));
+  CHECK_NULL(rk_shared_ledger_submit(shared, NULL, NULL, 0, &ticket, NULL));
+  CHECK_NULL(rk_shared_ledger_submit(shared, &change, NULL, 1, &ticket, NULL));
+  CHECK_NULL(rk_shared_ledger_submit(shared, &change, NULL, 0, NULL, NULL));
+  CHECK_INVALID(rk_shared_ledger_submit(shared, &unknown, NULL, 0, &ticket, NULL));
+  CHECK(ticket == 77);
+  CHECK_NULL(rk_shared_ledger_abandon(NULL, 1));
+  CHECK_OK(rk_shared_ledger_abandon(shared, 1));
+  CHECK_NULL(rk_shared_ledger_poll(NULL, 0, &request));
+  CHECK_NULL(rk_shared_ledger_poll(shared, 0, NULL));
+  CHECK_OK(rk_shared_ledger_poll(shared, 0, &request));
+  CHECK(request.kind == RK_LEDGER_REQUEST_NONE && request.until == 0 && request.value_len == 0 && request.token_len == 0);
+  CHECK_NULL(rk_shared_ledger_put(NULL, data, sizeof data, data, sizeof data));
+  CHECK_NULL(rk_shared_ledger_put(shared, NULL, 1, data, sizeof data));
+  CHECK_NULL(rk_shared_ledger_put(shared, data, sizeof data, NULL, 1));
+  CHECK_OK(rk_shared_ledger_put(shared, NULL, 0, NULL, 0));
+  CHECK_NULL(rk_shared_ledger_answered(NULL, RK_LEDGER_ANSWER_NONE, 0, NULL, 0, NULL, 0, NULL));
+  CHECK_NULL(rk_shared_ledger_answered(shared, RK_LEDGER_ANSWER_GOT, 0, NULL, 1, NULL, 0, NULL));
+  CHECK_NULL(rk_shared_ledger_answered(shared, RK_LEDGER_ANSWER_GOT, 0, NULL, 0, NULL, 1, NULL));
+  CHECK_INVALID(rk_shared_ledger_answered(shared, 1, 0, NULL, 0, NULL, 0, NULL));
+  /* Answers that nothing was asked for. */
+  CHECK_OK(rk_shared_ledger_answered(shared, RK_LEDGER_ANSWER_PUT, 0, NULL, 0, NULL, 0, NULL));
+  CHECK_OK(rk_shared_ledger_answered(shared, RK_LEDGER_ANSWER_CHANGED, 0, NULL, 0, NULL, 0, NULL));
+  CHECK_OK(rk_shared_ledger_answered(shared, RK_LEDGER_ANSWER_NONE, 0, NULL, 0, NULL, 0, NULL));
+  CHECK_NULL(rk_shared_ledger_outcome(NULL, 1, made, 1, &n, NULL));
+  CHECK_NULL(rk_shared_ledger_outcome(shared, 1, NULL, 1, &n, NULL));
+  CHECK_NULL(rk_shared_ledger_outcome(shared, 1, made, 1, NULL, NULL));
+  CHECK_RESULT(rk_shared_ledger_outcome(shared, 1, made, 1, &n, NULL), RK_RESULT_NOT_ENDED);
+  CHECK_NULL(rk_shared_ledger_known(NULL, &ledger));
+  CHECK_NULL(rk_shared_ledger_known(shared, NULL));
+  CHECK_RESULT(rk_shared_ledger_known(shared, &ledger), RK_RESULT_NOT_INITIALISED);
+  CHECK_OK(rk_shared_ledger_close(shared));
+  CHECK_CLOSED(rk_shared_ledger_poll(shared, 0, &request));
+  rk_shared_ledger_free(shared);
+}
+
 static void indexes(void) {
   rk_service_cidr cidr = {.prefix = 7};
   rk_index *x = NULL;
@@ -1186,6 +1316,7 @@ int main(void) {
   names_and_values();
   ranges(&range);
   service_cidrs();
+  ledgers();
   indexes();
   allocators(&range);
   leak_counters(&range);

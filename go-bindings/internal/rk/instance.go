@@ -11,6 +11,7 @@ import (
 	// `make purego` writes these.
 	bootstrapwasm "github.com/rangekeeper/rangekeeper/go-bindings/internal/wasm/bootstrap"
 	corewasm "github.com/rangekeeper/rangekeeper/go-bindings/internal/wasm/core"
+	ledgerwasm "github.com/rangekeeper/rangekeeper/go-bindings/internal/wasm/ledger"
 )
 
 // BackEnd names the back end.
@@ -37,6 +38,7 @@ type instance struct {
 	// One of these is the module.
 	core      *corewasm.Module
 	bootstrap *bootstrapwasm.Module
+	ledger    *ledgerwasm.Module
 	// memory is replaced when it grows.
 	memory *[]byte
 	// stack is the library's stack pointer, which a trap leaves where it was.
@@ -55,7 +57,7 @@ type instance struct {
 // shared reports whether objects are made here that have nothing to do with each other.
 func (i *instance) shared() bool { return i.calls == nil }
 
-// module is what both modules of the library have.
+// module is what all modules of the library have.
 type module interface {
 	Slice() *[]byte
 	Grow(pages, most int64) int64
@@ -78,6 +80,13 @@ func newBootstrap() *instance {
 	m := bootstrapwasm.New()
 	i := newInstance(m)
 	i.bootstrap = m
+	return i
+}
+
+func newLedger() *instance {
+	m := ledgerwasm.New()
+	i := newInstance(m)
+	i.ledger = m
 	return i
 }
 
@@ -129,6 +138,7 @@ func (i *instance) keepFault(trap any) {
 var (
 	coreCalls      = sync.Pool{New: func() any { return newCore() }}
 	bootstrapCalls = sync.Pool{New: func() any { return newBootstrap() }}
+	ledgerCalls    = sync.Pool{New: func() any { return newLedger() }}
 )
 
 // reusedMemory is the most memory of an instance that serves another object after its last one was closed. What was in

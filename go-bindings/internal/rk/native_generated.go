@@ -203,6 +203,42 @@ package rk
 #cgo nocallback rk_index_removed
 #cgo noescape rk_index_replace
 #cgo nocallback rk_index_replace
+#cgo noescape rk_ledger_value_text
+#cgo nocallback rk_ledger_value_text
+#cgo noescape rk_ledger_new
+#cgo nocallback rk_ledger_new
+#cgo noescape rk_ledger_apply
+#cgo nocallback rk_ledger_apply
+#cgo noescape rk_ledger_parse_value
+#cgo nocallback rk_ledger_parse_value
+#cgo noescape rk_ledger_owner_of
+#cgo nocallback rk_ledger_owner_of
+#cgo noescape rk_ledger_owned_by
+#cgo nocallback rk_ledger_owned_by
+#cgo noescape rk_ledger_values
+#cgo nocallback rk_ledger_values
+#cgo noescape rk_ledger_count
+#cgo nocallback rk_ledger_count
+#cgo noescape rk_ledger_encode
+#cgo nocallback rk_ledger_encode
+#cgo noescape rk_ledger_audit
+#cgo nocallback rk_ledger_audit
+#cgo noescape rk_shared_ledger_new
+#cgo nocallback rk_shared_ledger_new
+#cgo noescape rk_shared_ledger_submit
+#cgo nocallback rk_shared_ledger_submit
+#cgo noescape rk_shared_ledger_abandon
+#cgo nocallback rk_shared_ledger_abandon
+#cgo noescape rk_shared_ledger_poll
+#cgo nocallback rk_shared_ledger_poll
+#cgo noescape rk_shared_ledger_put
+#cgo nocallback rk_shared_ledger_put
+#cgo noescape rk_shared_ledger_answered
+#cgo nocallback rk_shared_ledger_answered
+#cgo noescape rk_shared_ledger_outcome
+#cgo nocallback rk_shared_ledger_outcome
+#cgo noescape rk_shared_ledger_known
+#cgo nocallback rk_shared_ledger_known
 #cgo noescape rk_bootstrap_new
 #cgo nocallback rk_bootstrap_new
 #cgo noescape rk_bootstrap_poll
@@ -251,6 +287,14 @@ package rk
 #cgo nocallback rk_index_free
 #cgo noescape rk_index_close
 #cgo nocallback rk_index_close
+#cgo noescape rk_ledger_free
+#cgo nocallback rk_ledger_free
+#cgo noescape rk_ledger_close
+#cgo nocallback rk_ledger_close
+#cgo noescape rk_shared_ledger_free
+#cgo nocallback rk_shared_ledger_free
+#cgo noescape rk_shared_ledger_close
+#cgo nocallback rk_shared_ledger_close
 #cgo noescape rk_bootstrap_free
 #cgo nocallback rk_bootstrap_free
 #cgo noescape rk_bootstrap_close
@@ -318,6 +362,18 @@ type Index struct{ _ [0]func() }
 // IsAlone reports that the object has to be freed.
 func (*Index) IsAlone() bool { return false }
 
+// Ledger is an object of the library, in its memory.
+type Ledger struct{ _ [0]func() }
+
+// IsAlone reports that the object has to be freed.
+func (*Ledger) IsAlone() bool { return false }
+
+// SharedLedger is an object of the library, in its memory.
+type SharedLedger struct{ _ [0]func() }
+
+// IsAlone reports that the object has to be freed.
+func (*SharedLedger) IsAlone() bool { return false }
+
 // Bootstrap is an object of the library, in its memory.
 type Bootstrap struct{ _ [0]func() }
 
@@ -364,6 +420,11 @@ var (
 	_ [C.sizeof_rk_known]byte                    = [unsafe.Sizeof(Known{})]byte{}
 	_ [C.sizeof_rk_reservation]byte              = [unsafe.Sizeof(Reservation{})]byte{}
 	_ [C.sizeof_rk_index_changes]byte            = [unsafe.Sizeof(IndexChanges{})]byte{}
+	_ [C.sizeof_rk_ledger_value]byte             = [unsafe.Sizeof(LedgerValue{})]byte{}
+	_ [C.sizeof_rk_ledger_allocation]byte        = [unsafe.Sizeof(LedgerAllocation{})]byte{}
+	_ [C.sizeof_rk_ledger_change]byte            = [unsafe.Sizeof(LedgerChange{})]byte{}
+	_ [C.sizeof_rk_ledger_usage]byte             = [unsafe.Sizeof(LedgerUsage{})]byte{}
+	_ [C.sizeof_rk_ledger_request]byte           = [unsafe.Sizeof(LedgerRequest{})]byte{}
 )
 
 // aligned is a struct as C aligns it: cgo does not know that there are 64-bit numbers in its union.
@@ -1319,6 +1380,148 @@ func IndexReplace(index *Index, values []Value, revision uint64, changes *IndexC
 	return Result(C.rk_index_replace((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(values))), C.size_t(len(values)), C.uint64_t(revision), (*C.rk_index_changes)(unsafe.Pointer(changes))))
 }
 
+// LedgerValueText is rk_ledger_value_text.
+func LedgerValueText(value *LedgerValue, buffer []byte, theLen *uint) Result {
+	return Result(C.rk_ledger_value_text((*C.rk_ledger_value)(unsafe.Pointer(value)), (*C.char)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
+}
+
+// LedgerNew is rk_ledger_new.
+func LedgerNew(pool string, stored []uint8, seed uint64, ledger **Ledger, theError *Error) Result {
+	var c_ledger *C.rk_ledger
+	var c_error aligned[C.rk_error]
+	result := C.rk_ledger_new((*C.char)(unsafe.Pointer(unsafe.StringData(pool))), C.size_t(len(pool)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(stored))), C.size_t(len(stored)), C.uint64_t(seed), &c_ledger, &c_error.c)
+	*ledger = (*Ledger)(unsafe.Pointer(c_ledger))
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// LedgerApply is rk_ledger_apply.
+func LedgerApply(ledger *Ledger, change *LedgerChange, owner string, now uint64, allocations []LedgerAllocation, n *uint, theError *Error) Result {
+	var c_error aligned[C.rk_error]
+	result := C.rk_ledger_apply((*C.rk_ledger)(unsafe.Pointer(ledger)), (*C.rk_ledger_change)(unsafe.Pointer(change)), (*C.char)(unsafe.Pointer(unsafe.StringData(owner))), C.size_t(len(owner)), C.uint64_t(now), (*C.rk_ledger_allocation)(unsafe.Pointer(unsafe.SliceData(allocations))), C.size_t(len(allocations)), (*C.size_t)(unsafe.Pointer(n)), &c_error.c)
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// LedgerParseValue is rk_ledger_parse_value.
+func LedgerParseValue(ledger *Ledger, spec string, value *LedgerValue, theError *Error) Result {
+	var c_error aligned[C.rk_error]
+	result := C.rk_ledger_parse_value((*C.rk_ledger)(unsafe.Pointer(ledger)), (*C.char)(unsafe.Pointer(unsafe.StringData(spec))), C.size_t(len(spec)), (*C.rk_ledger_value)(unsafe.Pointer(value)), &c_error.c)
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// LedgerOwnerOf is rk_ledger_owner_of.
+func LedgerOwnerOf(ledger *Ledger, value *LedgerValue, inUse *bool, buffer []byte, theLen *uint, theError *Error) Result {
+	var c_error aligned[C.rk_error]
+	result := C.rk_ledger_owner_of((*C.rk_ledger)(unsafe.Pointer(ledger)), (*C.rk_ledger_value)(unsafe.Pointer(value)), (*C.bool)(unsafe.Pointer(inUse)), (*C.char)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen)), &c_error.c)
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// LedgerOwnedBy is rk_ledger_owned_by.
+func LedgerOwnedBy(ledger *Ledger, owner string, allocations []LedgerAllocation, theLen *uint) Result {
+	return Result(C.rk_ledger_owned_by((*C.rk_ledger)(unsafe.Pointer(ledger)), (*C.char)(unsafe.Pointer(unsafe.StringData(owner))), C.size_t(len(owner)), (*C.rk_ledger_allocation)(unsafe.Pointer(unsafe.SliceData(allocations))), C.size_t(len(allocations)), (*C.size_t)(unsafe.Pointer(theLen))))
+}
+
+// LedgerValues is rk_ledger_values.
+func LedgerValues(ledger *Ledger, fromOffset uint64, values []LedgerValue, n *uint, nextOffset *uint64) Result {
+	return Result(C.rk_ledger_values((*C.rk_ledger)(unsafe.Pointer(ledger)), C.uint64_t(fromOffset), (*C.rk_ledger_value)(unsafe.Pointer(unsafe.SliceData(values))), C.size_t(len(values)), (*C.size_t)(unsafe.Pointer(n)), (*C.uint64_t)(unsafe.Pointer(nextOffset))))
+}
+
+// LedgerCount is rk_ledger_count.
+func LedgerCount(ledger *Ledger, usage *LedgerUsage) Result {
+	return Result(C.rk_ledger_count((*C.rk_ledger)(unsafe.Pointer(ledger)), (*C.rk_ledger_usage)(unsafe.Pointer(usage))))
+}
+
+// LedgerEncode is rk_ledger_encode.
+func LedgerEncode(ledger *Ledger, buffer []uint8, theLen *uint) Result {
+	return Result(C.rk_ledger_encode((*C.rk_ledger)(unsafe.Pointer(ledger)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
+}
+
+// LedgerAudit is rk_ledger_audit.
+func LedgerAudit(ledger *Ledger, question string, buffer []byte, theLen *uint, theError *Error) Result {
+	var c_error aligned[C.rk_error]
+	result := C.rk_ledger_audit((*C.rk_ledger)(unsafe.Pointer(ledger)), (*C.char)(unsafe.Pointer(unsafe.StringData(question))), C.size_t(len(question)), (*C.char)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen)), &c_error.c)
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// SharedLedgerNew is rk_shared_ledger_new.
+func SharedLedgerNew(pool string, seed uint64, shared **SharedLedger, theError *Error) Result {
+	var c_shared *C.rk_shared_ledger
+	var c_error aligned[C.rk_error]
+	result := C.rk_shared_ledger_new((*C.char)(unsafe.Pointer(unsafe.StringData(pool))), C.size_t(len(pool)), C.uint64_t(seed), &c_shared, &c_error.c)
+	*shared = (*SharedLedger)(unsafe.Pointer(c_shared))
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// SharedLedgerSubmit is rk_shared_ledger_submit.
+func SharedLedgerSubmit(shared *SharedLedger, change *LedgerChange, owner string, ticket *uint64, theError *Error) Result {
+	var c_error aligned[C.rk_error]
+	result := C.rk_shared_ledger_submit((*C.rk_shared_ledger)(unsafe.Pointer(shared)), (*C.rk_ledger_change)(unsafe.Pointer(change)), (*C.char)(unsafe.Pointer(unsafe.StringData(owner))), C.size_t(len(owner)), (*C.uint64_t)(unsafe.Pointer(ticket)), &c_error.c)
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// SharedLedgerAbandon is rk_shared_ledger_abandon.
+func SharedLedgerAbandon(shared *SharedLedger, ticket uint64) Result {
+	return Result(C.rk_shared_ledger_abandon((*C.rk_shared_ledger)(unsafe.Pointer(shared)), C.uint64_t(ticket)))
+}
+
+// SharedLedgerPoll is rk_shared_ledger_poll.
+func SharedLedgerPoll(shared *SharedLedger, now uint64, request *LedgerRequest) Result {
+	return Result(C.rk_shared_ledger_poll((*C.rk_shared_ledger)(unsafe.Pointer(shared)), C.uint64_t(now), (*C.rk_ledger_request)(unsafe.Pointer(request))))
+}
+
+// SharedLedgerPut is rk_shared_ledger_put.
+func SharedLedgerPut(shared *SharedLedger, value []uint8, token []uint8) Result {
+	return Result(C.rk_shared_ledger_put((*C.rk_shared_ledger)(unsafe.Pointer(shared)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(value))), C.size_t(len(value)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(token))), C.size_t(len(token))))
+}
+
+// SharedLedgerAnswered is rk_shared_ledger_answered.
+func SharedLedgerAnswered(shared *SharedLedger, answer uint32, now uint64, value []uint8, token []uint8, theError *Error) Result {
+	var c_error aligned[C.rk_error]
+	result := C.rk_shared_ledger_answered((*C.rk_shared_ledger)(unsafe.Pointer(shared)), C.uint32_t(answer), C.uint64_t(now), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(value))), C.size_t(len(value)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(token))), C.size_t(len(token)), &c_error.c)
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// SharedLedgerOutcome is rk_shared_ledger_outcome.
+func SharedLedgerOutcome(shared *SharedLedger, ticket uint64, allocations []LedgerAllocation, n *uint, theError *Error) Result {
+	var c_error aligned[C.rk_error]
+	result := C.rk_shared_ledger_outcome((*C.rk_shared_ledger)(unsafe.Pointer(shared)), C.uint64_t(ticket), (*C.rk_ledger_allocation)(unsafe.Pointer(unsafe.SliceData(allocations))), C.size_t(len(allocations)), (*C.size_t)(unsafe.Pointer(n)), &c_error.c)
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// SharedLedgerKnown is rk_shared_ledger_known.
+func SharedLedgerKnown(shared *SharedLedger, ledger **Ledger) Result {
+	var c_ledger *C.rk_ledger
+	result := C.rk_shared_ledger_known((*C.rk_shared_ledger)(unsafe.Pointer(shared)), &c_ledger)
+	*ledger = (*Ledger)(unsafe.Pointer(c_ledger))
+	return Result(result)
+}
+
 // BootstrapNew is rk_bootstrap_new.
 func BootstrapNew(config string, bootstrap **Bootstrap, theError *Error) Result {
 	var c_bootstrap *C.rk_bootstrap
@@ -1459,6 +1662,26 @@ func IndexFree(index *Index) {
 // IndexClose is rk_index_close.
 func IndexClose(index *Index) Result {
 	return Result(C.rk_index_close((*C.rk_index)(unsafe.Pointer(index))))
+}
+
+// LedgerFree is rk_ledger_free.
+func LedgerFree(ledger *Ledger) {
+	C.rk_ledger_free((*C.rk_ledger)(unsafe.Pointer(ledger)))
+}
+
+// LedgerClose is rk_ledger_close.
+func LedgerClose(ledger *Ledger) Result {
+	return Result(C.rk_ledger_close((*C.rk_ledger)(unsafe.Pointer(ledger))))
+}
+
+// SharedLedgerFree is rk_shared_ledger_free.
+func SharedLedgerFree(shared *SharedLedger) {
+	C.rk_shared_ledger_free((*C.rk_shared_ledger)(unsafe.Pointer(shared)))
+}
+
+// SharedLedgerClose is rk_shared_ledger_close.
+func SharedLedgerClose(shared *SharedLedger) Result {
+	return Result(C.rk_shared_ledger_close((*C.rk_shared_ledger)(unsafe.Pointer(shared))))
 }
 
 // BootstrapFree is rk_bootstrap_free.

@@ -58,6 +58,18 @@ type Index object
 // IsAlone reports whether the object's memory is collected with it, so that it need not be freed.
 func (o *Index) IsAlone() bool { return o.alone }
 
+// Ledger is an object of the library.
+type Ledger object
+
+// IsAlone reports whether the object's memory is collected with it, so that it need not be freed.
+func (o *Ledger) IsAlone() bool { return o.alone }
+
+// SharedLedger is an object of the library.
+type SharedLedger object
+
+// IsAlone reports whether the object's memory is collected with it, so that it need not be freed.
+func (o *SharedLedger) IsAlone() bool { return o.alone }
+
 // Bootstrap is an object of the library.
 type Bootstrap object
 
@@ -502,6 +514,50 @@ func (s *IndexChanges) load(c *call, at uint32) {
 	b := c.bytes(at, 32)
 	s.Added = endian.Uint64(b[0:])
 	s.Removed = endian.Uint64(b[8:])
+}
+
+func (s *LedgerValue) store(c *call, at uint32) {
+	b := c.bytes(at, 32)
+	endian.PutUint64(b[0:], uint64(s.High))
+	endian.PutUint64(b[8:], uint64(s.Low))
+	endian.PutUint64(b[16:], uint64(s.Size))
+	endian.PutUint32(b[24:], uint32(s.Kind))
+}
+
+func (s *LedgerValue) load(c *call, at uint32) {
+	b := c.bytes(at, 32)
+	s.High = endian.Uint64(b[0:])
+	s.Low = endian.Uint64(b[8:])
+	s.Size = endian.Uint64(b[16:])
+	s.Kind = endian.Uint32(b[24:])
+}
+
+func (s *LedgerAllocation) load(c *call, at uint32) {
+	b := c.bytes(at, 40)
+	s.First.load(c, at+0)
+	s.Len = endian.Uint32(b[32:])
+}
+
+func (s *LedgerChange) store(c *call, at uint32) {
+	b := c.bytes(at, 40)
+	endian.PutUint32(b[32:], uint32(s.Kind))
+	endian.PutUint32(b[36:], uint32(s.N))
+	s.Value.store(c, at+0)
+}
+
+func (s *LedgerUsage) load(c *call, at uint32) {
+	b := c.bytes(at, 40)
+	s.Used = endian.Uint64(b[0:])
+	s.Cooling = endian.Uint64(b[8:])
+	s.Size = endian.Uint64(b[16:])
+}
+
+func (s *LedgerRequest) load(c *call, at uint32) {
+	b := c.bytes(at, 24)
+	s.Until = endian.Uint64(b[0:])
+	s.ValueLen = uint(endian.Uint32(b[8:]))
+	s.TokenLen = uint(endian.Uint32(b[12:]))
+	s.Kind = endian.Uint32(b[16:])
 }
 
 // ABIVersion is rk_abi_version.
@@ -2788,6 +2844,496 @@ func IndexReplace(index *Index, values []Value, revision uint64, changes *IndexC
 	return result
 }
 
+// LedgerValueText is rk_ledger_value_text.
+func LedgerValueText(value *LedgerValue, buffer []byte, theLen *uint) (result Result) {
+	c := call{}
+	if result = c.enter(&ledgerCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 40
+	var atValue uint32
+	if value != nil {
+		atValue = fixed + 0
+		value.store(&c, atValue)
+	}
+	atBuffer := c.allocateMany(len(buffer), 1, 1)
+	atLen := fixed + 32
+	{
+		b := c.bytes(atLen, 4)
+		endian.PutUint32(b[0:], uint32(*theLen))
+	}
+	result = Result(c.ledger.Xrk_ledger_value_text(int32(atValue), int32(atBuffer), int32(len(buffer)), int32(atLen)))
+	c.done = true
+	{
+		b := c.bytes(atLen, 4)
+		*theLen = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		copy(buffer, c.bytes(atBuffer, min(len(buffer), int(*theLen))))
+	}
+	return result
+}
+
+// LedgerNew is rk_ledger_new.
+func LedgerNew(pool string, stored []uint8, seed uint64, ledger **Ledger, theError *Error) (result Result) {
+	c := call{}
+	if result = c.enter(&ledgerCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 568
+	atPool := c.putText(pool)
+	atStored := c.putBytes(stored)
+	atLedger := fixed + 0
+	atError := fixed + 8
+	c.grow()
+	result = Result(c.ledger.Xrk_ledger_new(int32(atPool), int32(len(pool)), int32(atStored), int32(len(stored)), int64(seed), int32(atLedger), int32(atError)))
+	c.done = true
+	if result == ResultOK {
+		*ledger = (*Ledger)(c.object(atLedger))
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// LedgerApply is rk_ledger_apply.
+func LedgerApply(ledger *Ledger, change *LedgerChange, owner string, now uint64, allocations []LedgerAllocation, n *uint, theError *Error) (result Result) {
+	c := call{first: (*object)(ledger)}
+	if result = c.enter(&ledgerCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 608
+	var atChange uint32
+	if change != nil {
+		atChange = fixed + 0
+		change.store(&c, atChange)
+	}
+	atOwner := c.putText(owner)
+	atAllocations := c.allocateMany(len(allocations), 40, 8)
+	atN := fixed + 40
+	{
+		b := c.bytes(atN, 4)
+		endian.PutUint32(b[0:], uint32(*n))
+	}
+	atError := fixed + 48
+	c.grow()
+	result = Result(c.ledger.Xrk_ledger_apply((*object)(ledger).address(), int32(atChange), int32(atOwner), int32(len(owner)), int64(now), int32(atAllocations), int32(len(allocations)), int32(atN), int32(atError)))
+	c.done = true
+	{
+		b := c.bytes(atN, 4)
+		*n = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		for i := range allocations[:min(len(allocations), int(*n))] {
+			allocations[i].load(&c, atAllocations+uint32(i)*40)
+		}
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// LedgerParseValue is rk_ledger_parse_value.
+func LedgerParseValue(ledger *Ledger, spec string, value *LedgerValue, theError *Error) (result Result) {
+	c := call{first: (*object)(ledger)}
+	if result = c.enter(&ledgerCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 592
+	atSpec := c.putText(spec)
+	atValue := fixed + 0
+	atError := fixed + 32
+	result = Result(c.ledger.Xrk_ledger_parse_value((*object)(ledger).address(), int32(atSpec), int32(len(spec)), int32(atValue), int32(atError)))
+	c.done = true
+	if result == ResultOK {
+		value.load(&c, atValue)
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// LedgerOwnerOf is rk_ledger_owner_of.
+func LedgerOwnerOf(ledger *Ledger, value *LedgerValue, inUse *bool, buffer []byte, theLen *uint, theError *Error) (result Result) {
+	c := call{first: (*object)(ledger)}
+	if result = c.enter(&ledgerCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 600
+	var atValue uint32
+	if value != nil {
+		atValue = fixed + 0
+		value.store(&c, atValue)
+	}
+	atInUse := fixed + 32
+	{
+		b := c.bytes(atInUse, 1)
+		putBool(b[0:], *inUse)
+	}
+	atBuffer := c.allocateMany(len(buffer), 1, 1)
+	atLen := fixed + 36
+	{
+		b := c.bytes(atLen, 4)
+		endian.PutUint32(b[0:], uint32(*theLen))
+	}
+	atError := fixed + 40
+	result = Result(c.ledger.Xrk_ledger_owner_of((*object)(ledger).address(), int32(atValue), int32(atInUse), int32(atBuffer), int32(len(buffer)), int32(atLen), int32(atError)))
+	c.done = true
+	{
+		b := c.bytes(atLen, 4)
+		*theLen = uint(endian.Uint32(b[0:]))
+	}
+	{
+		b := c.bytes(atInUse, 1)
+		*inUse = b[0] != 0
+	}
+	if result == ResultOK {
+		copy(buffer, c.bytes(atBuffer, min(len(buffer), int(*theLen))))
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// LedgerOwnedBy is rk_ledger_owned_by.
+func LedgerOwnedBy(ledger *Ledger, owner string, allocations []LedgerAllocation, theLen *uint) (result Result) {
+	c := call{first: (*object)(ledger)}
+	if result = c.enter(&ledgerCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 8
+	atOwner := c.putText(owner)
+	atAllocations := c.allocateMany(len(allocations), 40, 8)
+	atLen := fixed + 0
+	{
+		b := c.bytes(atLen, 4)
+		endian.PutUint32(b[0:], uint32(*theLen))
+	}
+	result = Result(c.ledger.Xrk_ledger_owned_by((*object)(ledger).address(), int32(atOwner), int32(len(owner)), int32(atAllocations), int32(len(allocations)), int32(atLen)))
+	c.done = true
+	{
+		b := c.bytes(atLen, 4)
+		*theLen = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		for i := range allocations[:min(len(allocations), int(*theLen))] {
+			allocations[i].load(&c, atAllocations+uint32(i)*40)
+		}
+	}
+	return result
+}
+
+// LedgerValues is rk_ledger_values.
+func LedgerValues(ledger *Ledger, fromOffset uint64, values []LedgerValue, n *uint, nextOffset *uint64) (result Result) {
+	c := call{first: (*object)(ledger)}
+	if result = c.enter(&ledgerCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 16
+	atValues := c.allocateMany(len(values), 32, 8)
+	atN := fixed + 0
+	{
+		b := c.bytes(atN, 4)
+		endian.PutUint32(b[0:], uint32(*n))
+	}
+	atNextOffset := fixed + 8
+	{
+		b := c.bytes(atNextOffset, 8)
+		endian.PutUint64(b[0:], uint64(*nextOffset))
+	}
+	result = Result(c.ledger.Xrk_ledger_values((*object)(ledger).address(), int64(fromOffset), int32(atValues), int32(len(values)), int32(atN), int32(atNextOffset)))
+	c.done = true
+	{
+		b := c.bytes(atNextOffset, 8)
+		*nextOffset = endian.Uint64(b[0:])
+	}
+	{
+		b := c.bytes(atN, 4)
+		*n = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		for i := range values[:min(len(values), int(*n))] {
+			values[i].load(&c, atValues+uint32(i)*32)
+		}
+	}
+	return result
+}
+
+// LedgerCount is rk_ledger_count.
+func LedgerCount(ledger *Ledger, usage *LedgerUsage) (result Result) {
+	c := call{first: (*object)(ledger)}
+	if result = c.enter(&ledgerCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 40
+	atUsage := fixed + 0
+	result = Result(c.ledger.Xrk_ledger_count((*object)(ledger).address(), int32(atUsage)))
+	c.done = true
+	if result == ResultOK {
+		usage.load(&c, atUsage)
+	}
+	return result
+}
+
+// LedgerEncode is rk_ledger_encode.
+func LedgerEncode(ledger *Ledger, buffer []uint8, theLen *uint) (result Result) {
+	c := call{first: (*object)(ledger)}
+	if result = c.enter(&ledgerCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 8
+	atBuffer := c.allocateMany(len(buffer), 1, 1)
+	atLen := fixed + 0
+	{
+		b := c.bytes(atLen, 4)
+		endian.PutUint32(b[0:], uint32(*theLen))
+	}
+	result = Result(c.ledger.Xrk_ledger_encode((*object)(ledger).address(), int32(atBuffer), int32(len(buffer)), int32(atLen)))
+	c.done = true
+	{
+		b := c.bytes(atLen, 4)
+		*theLen = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		copy(buffer, c.bytes(atBuffer, min(len(buffer), int(*theLen))))
+	}
+	return result
+}
+
+// LedgerAudit is rk_ledger_audit.
+func LedgerAudit(ledger *Ledger, question string, buffer []byte, theLen *uint, theError *Error) (result Result) {
+	c := call{first: (*object)(ledger)}
+	if result = c.enter(&ledgerCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 568
+	atQuestion := c.putText(question)
+	atBuffer := c.allocateMany(len(buffer), 1, 1)
+	atLen := fixed + 0
+	{
+		b := c.bytes(atLen, 4)
+		endian.PutUint32(b[0:], uint32(*theLen))
+	}
+	atError := fixed + 8
+	result = Result(c.ledger.Xrk_ledger_audit((*object)(ledger).address(), int32(atQuestion), int32(len(question)), int32(atBuffer), int32(len(buffer)), int32(atLen), int32(atError)))
+	c.done = true
+	{
+		b := c.bytes(atLen, 4)
+		*theLen = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		copy(buffer, c.bytes(atBuffer, min(len(buffer), int(*theLen))))
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// SharedLedgerNew is rk_shared_ledger_new.
+func SharedLedgerNew(pool string, seed uint64, shared **SharedLedger, theError *Error) (result Result) {
+	c := call{}
+	if result = c.enter(&ledgerCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 568
+	atPool := c.putText(pool)
+	atShared := fixed + 0
+	atError := fixed + 8
+	result = Result(c.ledger.Xrk_shared_ledger_new(int32(atPool), int32(len(pool)), int64(seed), int32(atShared), int32(atError)))
+	c.done = true
+	if result == ResultOK {
+		*shared = (*SharedLedger)(c.object(atShared))
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// SharedLedgerSubmit is rk_shared_ledger_submit.
+func SharedLedgerSubmit(shared *SharedLedger, change *LedgerChange, owner string, ticket *uint64, theError *Error) (result Result) {
+	c := call{first: (*object)(shared)}
+	if result = c.enter(&ledgerCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 608
+	var atChange uint32
+	if change != nil {
+		atChange = fixed + 0
+		change.store(&c, atChange)
+	}
+	atOwner := c.putText(owner)
+	atTicket := fixed + 40
+	{
+		b := c.bytes(atTicket, 8)
+		endian.PutUint64(b[0:], uint64(*ticket))
+	}
+	atError := fixed + 48
+	c.grow()
+	result = Result(c.ledger.Xrk_shared_ledger_submit((*object)(shared).address(), int32(atChange), int32(atOwner), int32(len(owner)), int32(atTicket), int32(atError)))
+	c.done = true
+	{
+		b := c.bytes(atTicket, 8)
+		*ticket = endian.Uint64(b[0:])
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// SharedLedgerAbandon is rk_shared_ledger_abandon.
+func SharedLedgerAbandon(shared *SharedLedger, ticket uint64) (result Result) {
+	c := call{first: (*object)(shared)}
+	if result = c.enter(&ledgerCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	result = Result(c.ledger.Xrk_shared_ledger_abandon((*object)(shared).address(), int64(ticket)))
+	c.done = true
+	return result
+}
+
+// SharedLedgerPoll is rk_shared_ledger_poll.
+func SharedLedgerPoll(shared *SharedLedger, now uint64, request *LedgerRequest) (result Result) {
+	c := call{first: (*object)(shared)}
+	if result = c.enter(&ledgerCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 24
+	atRequest := fixed + 0
+	c.grow()
+	result = Result(c.ledger.Xrk_shared_ledger_poll((*object)(shared).address(), int64(now), int32(atRequest)))
+	c.done = true
+	if result == ResultOK {
+		request.load(&c, atRequest)
+	}
+	return result
+}
+
+// SharedLedgerPut is rk_shared_ledger_put.
+func SharedLedgerPut(shared *SharedLedger, value []uint8, token []uint8) (result Result) {
+	c := call{first: (*object)(shared)}
+	if result = c.enter(&ledgerCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atValue := c.allocateMany(len(value), 1, 1)
+	atToken := c.allocateMany(len(token), 1, 1)
+	result = Result(c.ledger.Xrk_shared_ledger_put((*object)(shared).address(), int32(atValue), int32(len(value)), int32(atToken), int32(len(token))))
+	c.done = true
+	if result == ResultOK {
+		copy(value, c.bytes(atValue, len(value)))
+	}
+	if result == ResultOK {
+		copy(token, c.bytes(atToken, len(token)))
+	}
+	return result
+}
+
+// SharedLedgerAnswered is rk_shared_ledger_answered.
+func SharedLedgerAnswered(shared *SharedLedger, answer uint32, now uint64, value []uint8, token []uint8, theError *Error) (result Result) {
+	c := call{first: (*object)(shared)}
+	if result = c.enter(&ledgerCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 560
+	atValue := c.putBytes(value)
+	atToken := c.putBytes(token)
+	atError := fixed + 0
+	c.grow()
+	result = Result(c.ledger.Xrk_shared_ledger_answered((*object)(shared).address(), int32(answer), int64(now), int32(atValue), int32(len(value)), int32(atToken), int32(len(token)), int32(atError)))
+	c.done = true
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// SharedLedgerOutcome is rk_shared_ledger_outcome.
+func SharedLedgerOutcome(shared *SharedLedger, ticket uint64, allocations []LedgerAllocation, n *uint, theError *Error) (result Result) {
+	c := call{first: (*object)(shared)}
+	if result = c.enter(&ledgerCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 568
+	atAllocations := c.allocateMany(len(allocations), 40, 8)
+	atN := fixed + 0
+	{
+		b := c.bytes(atN, 4)
+		endian.PutUint32(b[0:], uint32(*n))
+	}
+	atError := fixed + 8
+	result = Result(c.ledger.Xrk_shared_ledger_outcome((*object)(shared).address(), int64(ticket), int32(atAllocations), int32(len(allocations)), int32(atN), int32(atError)))
+	c.done = true
+	{
+		b := c.bytes(atN, 4)
+		*n = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		for i := range allocations[:min(len(allocations), int(*n))] {
+			allocations[i].load(&c, atAllocations+uint32(i)*40)
+		}
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// SharedLedgerKnown is rk_shared_ledger_known.
+func SharedLedgerKnown(shared *SharedLedger, ledger **Ledger) (result Result) {
+	c := call{first: (*object)(shared)}
+	if result = c.enter(&ledgerCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 8
+	atLedger := fixed + 0
+	result = Result(c.ledger.Xrk_shared_ledger_known((*object)(shared).address(), int32(atLedger)))
+	c.done = true
+	if result == ResultOK {
+		*ledger = (*Ledger)(c.object(atLedger))
+	}
+	return result
+}
+
 // BootstrapNew is rk_bootstrap_new.
 func BootstrapNew(config string, bootstrap **Bootstrap, theError *Error) (result Result) {
 	c := call{}
@@ -3034,6 +3580,32 @@ func IndexClose(index *Index) (result Result) {
 	return (*object)(index).close(func(in *instance, at int32) {
 		in.core.Xrk_index_close(at)
 		in.core.Xrk_index_free(at)
+	})
+}
+
+// LedgerFree is rk_ledger_free.
+func LedgerFree(ledger *Ledger) {
+	(*object)(ledger).close(func(in *instance, at int32) { in.ledger.Xrk_ledger_free(at) })
+}
+
+// LedgerClose is rk_ledger_close.
+func LedgerClose(ledger *Ledger) (result Result) {
+	return (*object)(ledger).close(func(in *instance, at int32) {
+		in.ledger.Xrk_ledger_close(at)
+		in.ledger.Xrk_ledger_free(at)
+	})
+}
+
+// SharedLedgerFree is rk_shared_ledger_free.
+func SharedLedgerFree(shared *SharedLedger) {
+	(*object)(shared).close(func(in *instance, at int32) { in.ledger.Xrk_shared_ledger_free(at) })
+}
+
+// SharedLedgerClose is rk_shared_ledger_close.
+func SharedLedgerClose(shared *SharedLedger) (result Result) {
+	return (*object)(shared).close(func(in *instance, at int32) {
+		in.ledger.Xrk_shared_ledger_close(at)
+		in.ledger.Xrk_shared_ledger_free(at)
 	})
 }
 

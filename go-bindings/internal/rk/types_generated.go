@@ -28,6 +28,8 @@ const (
 	ResultBitsPastRange             Result = 20
 	ResultInvalidRange              Result = 21
 	ResultSameKind                  Result = 22
+	ResultOwned                     Result = 23
+	ResultHasOther                  Result = 24
 	ResultInvalidObject             Result = 32
 	ResultEncrypted                 Result = 33
 	ResultInvalidBatch              Result = 34
@@ -41,6 +43,8 @@ const (
 	ResultUnreadable                Result = 55
 	ResultRangeInUse                Result = 56
 	ResultServicesWritten           Result = 57
+	ResultUnanswered                Result = 58
+	ResultNotEnded                  Result = 59
 	ResultInvalidJSON               Result = 64
 	ResultInvalidConfig             Result = 65
 	DetailNone                             = 0
@@ -188,6 +192,28 @@ const (
 	FateUnused                             = 5
 	FateReallocated                        = 6
 	FateUnsure                             = 7
+	LedgerValueKindInteger                 = 1501
+	LedgerValueKindBlock                   = 1502
+	LedgerValueKindIPv4                    = 1503
+	LedgerValueKindIPv6                    = 1504
+	LedgerValueKindIPv4Network             = 1505
+	LedgerValueKindIPv6Network             = 1506
+	LedgerChangeAllocate                   = 1601
+	LedgerChangeAllocateValue              = 1602
+	LedgerChangeAllocateRun                = 1603
+	LedgerChangeAllocateBlock              = 1604
+	LedgerChangeReleaseValue               = 1605
+	LedgerChangeReleaseOwner               = 1606
+	LedgerRequestNone                      = 1701
+	LedgerRequestGet                       = 1702
+	LedgerRequestCreate                    = 1703
+	LedgerRequestReplace                   = 1704
+	LedgerRequestWait                      = 1705
+	LedgerAnswerNone                       = 1801
+	LedgerAnswerGot                        = 1802
+	LedgerAnswerMissing                    = 1803
+	LedgerAnswerPut                        = 1804
+	LedgerAnswerChanged                    = 1805
 )
 
 // BitsPastRange is rk_bits_past_range.
@@ -608,4 +634,41 @@ type IndexChanges struct {
 	Added   uint64
 	Removed uint64
 	_       [2]uint64
+}
+
+// LedgerValue is rk_ledger_value.
+type LedgerValue struct {
+	High uint64
+	Low  uint64
+	Size uint64
+	Kind uint32
+}
+
+// LedgerAllocation is rk_ledger_allocation.
+type LedgerAllocation struct {
+	First LedgerValue
+	Len   uint32
+}
+
+// LedgerChange is rk_ledger_change.
+type LedgerChange struct {
+	Value LedgerValue
+	Kind  uint32
+	N     uint32
+}
+
+// LedgerUsage is rk_ledger_usage.
+type LedgerUsage struct {
+	Used    uint64
+	Cooling uint64
+	Size    uint64
+	_       [2]uint64
+}
+
+// LedgerRequest is rk_ledger_request.
+type LedgerRequest struct {
+	Until    uint64
+	ValueLen uint
+	TokenLen uint
+	Kind     uint32
 }

@@ -36,7 +36,7 @@ func (h *header) pure(w *writer) {
 // adders are the functions without a list that add to their object, one by one.
 var adders = []string{
 	"rk_allocator_dry_run", "rk_audit_add_service_cidr", "rk_audit_compare_bitmap", "rk_committer_handle", "rk_index_insert_cidr", "rk_index_reserve", "rk_index_reserve_address", "rk_index_confirm", "rk_index_created",
-	"rk_index_added",
+	"rk_index_added", "rk_ledger_apply", "rk_shared_ledger_submit", "rk_shared_ledger_poll",
 }
 
 // grows reports whether a function may add to its object what has no bound.
@@ -202,6 +202,18 @@ func (h *header) load(w *writer, s *structure) {
 	w.line("%s\n}\n", body)
 }
 
+// moduleOf returns the module of WebAssembly that has a function: most programs need the core only.
+func moduleOf(function string) string {
+	switch {
+	case strings.HasPrefix(function, "rk_bootstrap_"):
+		return "bootstrap"
+	case strings.HasPrefix(function, "rk_ledger_"), strings.HasPrefix(function, "rk_shared_ledger_"):
+		return "ledger"
+	default:
+		return "core"
+	}
+}
+
 // places are the instances for new objects that may be small. Others have one of their own, unless they are made of
 // others.
 var places = map[string]string{
@@ -212,10 +224,7 @@ var places = map[string]string{
 func (h *header) pureFunction(w *writer, f *function) {
 	w.line("// %s is %s.", exported(f.name), f.name)
 	w.line("%s {", h.signature(f, true))
-	module := "core"
-	if strings.HasPrefix(f.name, "rk_bootstrap") {
-		module = "bootstrap"
-	}
+	module := moduleOf(f.name)
 	arguments := h.arguments(f)
 	var objects []string
 	made := ""
