@@ -92,7 +92,7 @@ test-c: library ## Runs the C programs plain, under sanitizers and under valgrin
 	ffi/tests/run.sh
 
 test-go: libraries ## Runs the Go tests, the binding's with both back ends and with a stressed collector.
-	cd go-bindings && RANGEKEEPER_SEQUENCES=10000 $(GO) test $(UNVETTED) ./internal/...
+	cd go-bindings && RANGEKEEPER_SEQUENCES=10000 $(GO) test $(UNVETTED) ./internal/... ./ledgerstore
 	cd go-bindings && GOGC=1 $(GO) test $(UNVETTED) .
 	cd go-bindings && GOGC=1 GODEBUG=cgocheck=1 $(GO) test $(UNVETTED) -tags rangekeeper_native .
 	cd controlplane && $(STATIC) $(GO) build -o ../target/restored-etcd ./cmd/restored-etcd
@@ -101,7 +101,7 @@ test-go: libraries ## Runs the Go tests, the binding's with both back ends and w
 
 test-backends: libraries ## Runs 200,000 sequences on both back ends, the tests of both under the race detector, and counts the command's calls into the native one.
 	cd go-bindings && $(GO) test $(UNVETTED) ./internal/sequences
-	cd go-bindings && $(GO) test $(UNVETTED) -race .
+	cd go-bindings && $(GO) test $(UNVETTED) -race . ./ledgerstore
 	cd go-bindings && GOGC=1 GODEBUG=cgocheck=1 $(GO) test $(UNVETTED) -race -tags rangekeeper_native .
 	cd controlplane && $(GO) test $(UNVETTED) -tags rangekeeper_native,grpcnotrace -run '^TestCallsIntoTheLibrary$$' ./internal/cli
 

@@ -18,6 +18,9 @@
 //     write the same object without it allocate values twice.
 //   - To allocate through a store other than etcd: a [Committer], which decides what to read and write, and does no
 //     I/O.
+//   - To hand out VNIs, UIDs, subnets or other values to owners with names: a [Ledger] in memory, or package
+//     [github.com/rangekeeper/rangekeeper/go-bindings/ledgerstore] over any store that puts a value if it is unchanged,
+//     such as a Kubernetes object. It drives a [SharedLedger].
 //   - [Bootstrap] decides what kube-apiserver's bootstrap controller writes.
 //
 // # Values

@@ -21,7 +21,10 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/child"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/ledgertest"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/project"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
+	"github.com/rangekeeper/rangekeeper/go-bindings/ledgerstore"
 )
 
 // writeKine is the variable with which TestKine writes kineFixture, the database that it has made.
@@ -187,6 +190,11 @@ func TestKine(t *testing.T) {
 	if after, err := clusterstate.ReadEtcd(ctx, client, clusterstate.Options{}); err != nil || !reflect.DeepEqual(after, online) {
 		t.Error("something was written", err)
 	}
+
+	// kine keeps ledgers, too.
+	ledgertest.Check(t, func(name string) ledgerstore.Store {
+		return etcdstore.LedgerKey{Client: client, Key: "/ledgers/" + name}
+	})
 
 	client.Close()
 	if err := kine.Signal(os.Interrupt); err != nil {

@@ -1,0 +1,119 @@
+// Package ledgerobject keeps a ledger in a field of a Kubernetes object: a ConfigMap or a custom resource. Programs
+// that have a client of the cluster, such as operators and network plugins, need no other store.
+//
+//	store := ledgerobject.ConfigMap(client, "kube-system", "vnis", "ledger")
+//	ledger, err := ledgerstore.New(store, rangekeeper.Pool{Range: "4096-16777215", Choice: rangekeeper.Lowest})
+//
+// A program needs the verbs get and patch for the object, and create for its resource unless the object is there
+// before.
+package ledgerobject
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/ledgerstore"
+)
+
+// Object is an object of the Kubernetes API with a ledger in one of its fields: a [ledgerstore.Store]. The object's UID
+// and resource version are the token.
+//
+// The object is created if it is missing. Its other fields stay as they are, but for [ReplacedAnnotation]. An object of
+// the API has at most 1.5 MiB, and a ConfigMap 1 MiB: a ledger of 10,000 owners with names of 36 bytes takes about half
+// of that.
+//
+// The API server's etcd may be restored from a backup: end all programs that write the object before.
+type Object struct {
+	// Client is the client of the resource, in a namespace if the resource is namespaced. Its limit of requests must
+	// allow two for each change: client-go's default is 5 in a second (rest.Config.QPS).
+	Client dynamic.ResourceInterface
+	// Kind is the object's kind.
+	Kind schema.GroupVersionKind
+	// Name is the object's name.
+	Name string
+	// Field is the path to a field that has bytes as base64: in the schema of a custom resource a string with the
+	// format byte.
+	Field []string
+}
+
+// ReplacedAnnotation is an annotation of the object: the resource version that the last write of the ledger replaced.
+// So each write has a resource version of its own, which the API server gives only to what changes.
+const ReplacedAnnotation = "rangekeeper.github.io/replaced"
+
+var _ ledgerstore.Store = Object{}
+
+// ConfigMap returns an Object that keeps a ledger in binaryData of a ConfigMap, under a key.
+func ConfigMap(client dynamic.Interface, namespace, name, key string) Object {
+	resource := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	return Object{
+		Client: client.Resource(resource).Namespace(namespace), Kind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"},
+		Name: name, Field: []string{"binaryData", key},
+	}
+}
+
+// Get implements ledgerstore.Store.
+func (o Object) Get(ctx context.Context) (value, token []byte, err error) {
+	object, err := o.Client.Get(ctx, o.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	// An object that somebody has created without the field has no ledger yet.
+	text, _, err := unstructured.NestedString(object.Object, o.Field...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s %s: %w", o.Kind.Kind, o.Name, err)
+	}
+	if value, err = base64.StdEncoding.DecodeString(text); err != nil {
+		return nil, nil, fmt.Errorf("%s %s: field %s: %w", o.Kind.Kind, o.Name, strings.Join(o.Field, "."), err)
+	}
+	return value, tokenOf(object), nil
+}
+
+func tokenOf(object *unstructured.Unstructured) []byte {
+	return []byte(string(object.GetUID()) + "/" + object.GetResourceVersion())
+}
+
+// Put implements ledgerstore.Store.
+func (o Object) Put(ctx context.Context, value, token []byte) (newToken []byte, err error) {
+	object := &unstructured.Unstructured{Object: map[string]any{}}
+	if err := unstructured.SetNestedField(object.Object, base64.StdEncoding.EncodeToString(value), o.Field...); err != nil {
+		return nil, err
+	}
+	var stored *unstructured.Unstructured
+	if token == nil {
+		object.SetGroupVersionKind(o.Kind)
+		object.SetName(o.Name)
+		stored, err = o.Client.Create(ctx, object, metav1.CreateOptions{})
+	} else {
+		uid, version, _ := strings.Cut(string(token), "/")
+		object.SetUID(types.UID(uid))
+		object.SetResourceVersion(version)
+		// Else a write of the same value would be none, and leave the resource version as it is.
+		object.SetAnnotations(map[string]string{ReplacedAnnotation: version})
+		var patch []byte
+		if patch, err = json.Marshal(object.Object); err != nil {
+			return nil, err
+		}
+		stored, err = o.Client.Patch(ctx, o.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	}
+	switch {
+	case err == nil:
+		return tokenOf(stored), nil
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) && token != nil:
+		return nil, ledgerstore.ErrChanged
+	default:
+		return nil, err
+	}
+}

@@ -1,0 +1,222 @@
+package ledgerobject
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/ledgertest"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/ledgerstore"
+)
+
+var vnis = rangekeeper.Pool{Range: "4096-16777215", Choice: rangekeeper.Lowest}
+
+func startServer(t *testing.T) *apiservertest.Server {
+	etcd := etcdtest.Start(t, "")
+	server := apiservertest.Start(t, apiservertest.Config{Version: apiservertest.Newest, Etcd: etcd.Endpoints(), OwnLoops: true})
+	server.Initialise()
+	return server
+}
+
+func clients(t *testing.T, server *apiservertest.Server) (dynamic.Interface, kubernetes.Interface) {
+	t.Helper()
+	config := server.RESTConfig(apiservertest.Admin)
+	config.QPS = -1
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	typed, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects, typed
+}
+
+// TestObject changes the object in all ways in which others can, between a read and a write.
+func TestObject(t *testing.T) {
+	server := startServer(t)
+	objects, client := clients(t, server)
+	ctx := t.Context()
+	maps := client.CoreV1().ConfigMaps("default")
+	store := ConfigMap(objects, "default", "vnis", "ledger")
+
+	ledgertest.Check(t, func(name string) ledgerstore.Store { return ConfigMap(objects, "default", name, "ledger") })
+	get := func(want string) []byte {
+		t.Helper()
+		value, token, err := store.Get(ctx)
+		if err != nil || string(value) != want || token == nil {
+			t.Fatalf("got %q, %q, %v, not %q", value, token, err, want)
+		}
+		return token
+	}
+	put := func(value string, token []byte) []byte {
+		t.Helper()
+		token, err := store.Put(ctx, []byte(value), token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	refused := func(token []byte) {
+		t.Helper()
+		if token, err := store.Put(ctx, []byte("refused"), token); !errors.Is(err, ledgerstore.ErrChanged) {
+			t.Fatalf("got %q, %v", token, err)
+		}
+	}
+	second := put("two", nil)
+
+	// Somebody adds a field of their own: it stays, and the token is another one.
+	object, err := maps.Get(ctx, "vnis", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	object.Data = map[string]string{"note": "ours"}
+	if _, err := maps.Update(ctx, object, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	refused(second)
+	third := put("three", get("two"))
+	if object, err = maps.Get(ctx, "vnis", metav1.GetOptions{}); err != nil || object.Data["note"] != "ours" || string(object.BinaryData["ledger"]) != "three" {
+		t.Error(object, err)
+	}
+
+	// Somebody deletes the object, and creates it again without a ledger.
+	if err := maps.Delete(ctx, "vnis", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	refused(third)
+	if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "vnis"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	refused(third)
+	refused(nil)
+	put("four", get(""))
+
+	// A value that nobody can read.
+	other := Object{Client: store.Client, Kind: store.Kind, Name: "vnis", Field: []string{"data", "note"}}
+	if object, err = maps.Get(ctx, "vnis", metav1.GetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	object.Data = map[string]string{"note": "not base64"}
+	if _, err := maps.Update(ctx, object, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if value, _, err := other.Get(ctx); err == nil || err.Error() != "ConfigMap vnis: field data.note: illegal base64 data at input byte 3" {
+		t.Errorf("got %q, %v", value, err)
+	}
+	missing := Object{Client: objects.Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "pools"}), Name: "vnis", Field: []string{"spec", "ledger"}}
+	if _, err := missing.Put(ctx, []byte("x"), nil); !apierrors.IsNotFound(err) {
+		t.Error(err)
+	}
+}
+
+type requests struct{ gets, puts, changed atomic.Int64 }
+
+// counted counts the requests of a store.
+type counted struct {
+	ledgerstore.Store
+	*requests
+}
+
+func (c *counted) Get(ctx context.Context) (value, token []byte, err error) {
+	c.gets.Add(1)
+	return c.Store.Get(ctx)
+}
+
+func (c *counted) Put(ctx context.Context, value, token []byte) (newToken []byte, err error) {
+	c.puts.Add(1)
+	newToken, err = c.Store.Put(ctx, value, token)
+	if errors.Is(err, ledgerstore.ErrChanged) {
+		c.changed.Add(1)
+	}
+	return newToken, err
+}
+
+// TestManyClients has 128 programs allocate 17 values each in one ConfigMap, all at once.
+func TestManyClients(t *testing.T) {
+	const programs, each = 128, 17
+	server := startServer(t)
+	var group sync.WaitGroup
+	var mutex sync.Mutex
+	owners := map[uint64]string{}
+	var ledgers []*ledgerstore.Ledger
+	var requests requests
+	for range programs {
+		objects, _ := clients(t, server)
+		ledger, err := ledgerstore.New(&counted{Store: ConfigMap(objects, "default", "vnis", "ledger"), requests: &requests}, vnis)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ledger.Close()
+		ledgers = append(ledgers, ledger)
+	}
+	began := time.Now()
+	for p, ledger := range ledgers {
+		for e := range each {
+			group.Go(func() {
+				owner := fmt.Sprintf("pod-%d/net%d", p, e)
+				got, err := ledger.Allocate(t.Context(), rangekeeper.WantAny(), owner)
+				if err != nil {
+					t.Error(owner, err)
+					return
+				}
+				mutex.Lock()
+				defer mutex.Unlock()
+				if other := owners[got.First.Integer()]; other != "" {
+					t.Errorf("%s and %s have %v", other, owner, got.First)
+				}
+				owners[got.First.Integer()] = owner
+			})
+		}
+	}
+	group.Wait()
+	t.Logf("%d programs with %d allocations each in one ConfigMap: %v, %d reads, %d writes, of which %d were refused", programs, each,
+		time.Since(began).Round(time.Millisecond), requests.gets.Load(), requests.puts.Load(), requests.changed.Load())
+
+	// What is stored is what they were told.
+	objects, client := clients(t, server)
+	ledger, err := ledgerstore.New(ConfigMap(objects, "default", "vnis", "ledger"), vnis)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ledger.Close()
+	known, err := ledger.Read(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for value := range known.Values() {
+		if owner, _, err := known.OwnerOf(value); err != nil || owner != owners[value.Integer()] {
+			t.Errorf("%v has the owner %q, not %q: %v", value, owner, owners[value.Integer()], err)
+		}
+		n++
+	}
+	if n != programs*each || len(owners) != n {
+		t.Errorf("%d values are stored, and %d were given", n, len(owners))
+	}
+	object, err := client.CoreV1().ConfigMaps("default").Get(t.Context(), "vnis", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored, err := known.Encode()
+	if err != nil || string(stored) != string(object.BinaryData["ledger"]) {
+		t.Errorf("%s is stored, not %s: %v", base64.StdEncoding.EncodeToString(object.BinaryData["ledger"]), base64.StdEncoding.EncodeToString(stored), err)
+	}
+	t.Logf("%d values with owners take %d bytes", n, len(stored))
+}

@@ -1,0 +1,230 @@
+package ledgerstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// requestTimeout is how long a Ledger waits for one answer of its store.
+const requestTimeout = 10 * time.Second
+
+// Ledger hands out values. It may be used from several goroutines at once: changes that come while the store is asked
+// become one write.
+type Ledger struct {
+	store  Store
+	shared *rangekeeper.SharedLedger
+	ctx    context.Context
+	close  context.CancelFunc
+
+	mutex   sync.Mutex
+	waiting map[rangekeeper.ChangeTicket]chan<- result
+	// running: a goroutine asks the store.
+	running bool
+}
+
+type result struct {
+	allocations []rangekeeper.Allocation
+	err         error
+}
+
+// New returns a Ledger over a store. It asks nothing yet. The error is about the pool.
+//
+// All programs that write the same value need the same range; they may differ in the rest of the pool.
+func New(store Store, pool rangekeeper.Pool) (*Ledger, error) {
+	shared, err := rangekeeper.NewSharedLedger(pool, rand.Uint64())
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Ledger{store: store, shared: shared, ctx: ctx, close: cancel, waiting: map[rangekeeper.ChangeTicket]chan<- result{}}, nil
+}
+
+// Close ends the calls that wait. A write that is under way may still take effect.
+func (l *Ledger) Close() error {
+	l.close()
+	l.end(rangekeeper.ErrClosed)
+	return l.shared.Close()
+}
+
+// Allocate allocates what is wanted, for an owner or, if it is empty, for nobody, and returns once that is stored. An
+// owner that has what it wants gets it again, and nothing is written. So after an error of the store call it again with
+// the same owner. See [rangekeeper.Ledger.Allocate] for the errors of the ledger.
+//
+// If ctx ends first, the allocation is not made, or an owner has it, and what nobody has is released.
+func (l *Ledger) Allocate(ctx context.Context, want rangekeeper.Want, owner string) (rangekeeper.Allocation, error) {
+	all, err := l.change(ctx, func() (rangekeeper.ChangeTicket, error) { return l.shared.SubmitAllocate(want, owner) })
+	if err != nil {
+		return rangekeeper.Allocation{}, err
+	}
+	return all[0], nil
+}
+
+// Release releases a value that has no owner, and reports whether it was in use.
+func (l *Ledger) Release(ctx context.Context, value rangekeeper.LedgerValue) (bool, error) {
+	all, err := l.change(ctx, func() (rangekeeper.ChangeTicket, error) { return l.shared.SubmitRelease(value) })
+	return len(all) > 0, err
+}
+
+// ReleaseOwner releases all that an owner has, and returns it; nothing if it has nothing, as after an earlier release.
+// So after an error call it again.
+func (l *Ledger) ReleaseOwner(ctx context.Context, owner string) ([]rangekeeper.Allocation, error) {
+	return l.change(ctx, func() (rangekeeper.ChangeTicket, error) { return l.shared.SubmitReleaseOwner(owner) })
+}
+
+// Read returns a copy of what is stored now, for look-ups and audits. It has a Close.
+func (l *Ledger) Read(ctx context.Context) (*rangekeeper.Ledger, error) {
+	for {
+		// Nobody has this owner, so that nothing is written; but the answer needs a read that is as new as this call.
+		if _, err := l.ReleaseOwner(ctx, ""); err != nil {
+			return nil, err
+		}
+		// It is nil if another program has written since.
+		if known, err := l.shared.Known(); known != nil || err != nil {
+			return known, err
+		}
+	}
+}
+
+// change submits a change and waits for its outcome.
+func (l *Ledger) change(ctx context.Context, submit func() (rangekeeper.ChangeTicket, error)) ([]rangekeeper.Allocation, error) {
+	outcome := make(chan result, 1)
+	ticket, err := l.submit(submit, outcome)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case result := <-outcome:
+		return result.allocations, result.err
+	case <-ctx.Done():
+	}
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	delete(l.waiting, ticket)
+	select {
+	case result := <-outcome: // in the meantime
+		return result.allocations, result.err
+	default:
+		if err := l.shared.Abandon(ticket); err != nil {
+			return nil, err
+		}
+		l.run() // what was allocated for nobody is released
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (l *Ledger) submit(submit func() (rangekeeper.ChangeTicket, error), outcome chan<- result) (rangekeeper.ChangeTicket, error) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	ticket, err := submit()
+	if err != nil {
+		return 0, err
+	}
+	l.waiting[ticket] = outcome
+	l.run()
+	return ticket, nil
+}
+
+// run has a goroutine ask the store. The caller has the mutex.
+func (l *Ledger) run() {
+	if !l.running {
+		l.running = true
+		go l.ask()
+	}
+}
+
+// ask asks the store until there is nothing to ask. If the store has a fault, all calls that wait return its error.
+func (l *Ledger) ask() {
+	for {
+		request, err := l.shared.Poll(time.Now())
+		if err == nil && request.Kind == rangekeeper.RequestNone {
+			if l.deliver(); l.rest() {
+				return
+			}
+			continue
+		}
+		if err == nil {
+			err = l.carryOut(&request)
+		}
+		l.deliver()
+		if err != nil {
+			// What is to be released for callers that have gone waits for the next call.
+			if l.end(err); l.rest() {
+				return
+			}
+		}
+	}
+}
+
+// rest ends the goroutine, unless a change has come.
+func (l *Ledger) rest() bool {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.running = len(l.waiting) > 0
+	return !l.running
+}
+
+func (l *Ledger) carryOut(request *rangekeeper.LedgerRequest) error {
+	ctx, cancel := context.WithTimeout(l.ctx, requestTimeout)
+	defer cancel()
+	switch request.Kind {
+	case rangekeeper.RequestWait:
+		select {
+		case <-time.After(time.Until(request.Until)):
+		case <-l.ctx.Done():
+		}
+		return nil
+	case rangekeeper.RequestGet:
+		value, token, err := l.store.Get(ctx)
+		if err != nil {
+			return l.unanswered(fmt.Errorf("read the ledger: %w", err))
+		}
+		return l.shared.Got(value, token)
+	default:
+		var token []byte
+		if request.Kind == rangekeeper.RequestReplace {
+			token = request.Token
+		}
+		newToken, err := l.store.Put(ctx, request.Value, token)
+		switch {
+		case err == nil:
+			return l.shared.Put(newToken)
+		case errors.Is(err, ErrChanged):
+			return l.shared.Changed(time.Now())
+		default:
+			return l.unanswered(fmt.Errorf("write the ledger: %w", err))
+		}
+	}
+}
+
+func (l *Ledger) unanswered(err error) error {
+	return errors.Join(err, l.shared.Unanswered())
+}
+
+// deliver returns the outcomes of changes that have ended.
+func (l *Ledger) deliver() {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	for ticket, outcome := range l.waiting {
+		if allocations, ended, err := l.shared.Outcome(ticket); ended {
+			delete(l.waiting, ticket)
+			outcome <- result{allocations, err}
+		}
+	}
+}
+
+// end returns an error to all that wait.
+func (l *Ledger) end(err error) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	for ticket, outcome := range l.waiting {
+		delete(l.waiting, ticket)
+		_ = l.shared.Abandon(ticket) // it is closed, or the change waits no more
+		outcome <- result{nil, err}
+	}
+}

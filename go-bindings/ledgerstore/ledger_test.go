@@ -1,0 +1,248 @@
+package ledgerstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+var pool = rangekeeper.Pool{Range: "1-400", Choice: rangekeeper.Lowest}
+
+func open(t *testing.T, store Store) *Ledger {
+	t.Helper()
+	ledger, err := New(store, pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ledger.Close() })
+	return ledger
+}
+
+// usage returns how many values are in use in what is stored.
+func usage(t *testing.T, ledger *Ledger) uint64 {
+	t.Helper()
+	known, err := ledger.Read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer known.Close()
+	usage, err := known.Usage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return usage.Used
+}
+
+var errLost = errors.New("the answer is lost")
+
+// faulty loses requests and answers, and delays writes.
+type faulty struct {
+	Store
+	mutex sync.Mutex
+	late  []func()
+	lost  int
+}
+
+func (f *faulty) fate() int {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	fate := rand.IntN(10)
+	if fate < 4 {
+		f.lost++
+	}
+	// A write that is late arrives some time.
+	if len(f.late) > 0 && rand.IntN(3) == 0 {
+		f.late[0]()
+		f.late = f.late[1:]
+	}
+	return fate
+}
+
+func (f *faulty) Get(ctx context.Context) (value, token []byte, err error) {
+	if f.fate() == 0 {
+		return nil, nil, errLost
+	}
+	return f.Store.Get(ctx)
+}
+
+func (f *faulty) Put(ctx context.Context, value, token []byte) (newToken []byte, err error) {
+	switch f.fate() {
+	case 0, 1:
+		return nil, errLost
+	case 2:
+		_, _ = f.Store.Put(ctx, value, token)
+		return nil, errLost
+	case 3:
+		f.mutex.Lock()
+		defer f.mutex.Unlock()
+		f.late = append(f.late, func() { _, _ = f.Store.Put(context.Background(), value, token) })
+		return nil, errLost
+	default:
+		return f.Store.Put(ctx, value, token)
+	}
+}
+
+// TestManyCallers has callers of three programs ask for values until they get them, over a store that loses answers,
+// and give half of them back.
+func TestManyCallers(t *testing.T) {
+	const programs, callers, rounds = 3, 20, 5
+	var store Memory
+	var group sync.WaitGroup
+	var mutex sync.Mutex
+	has := map[uint64]string{}
+	var stores [programs]faulty
+	for p := range programs {
+		f := &stores[p]
+		f.Store = &store
+		ledger := open(t, f)
+		for c := range callers {
+			group.Go(func() {
+				for r := range rounds {
+					owner := fmt.Sprintf("%d/%d/%d", p, c, r)
+					got, err := ledger.Allocate(t.Context(), rangekeeper.WantAny(), owner)
+					for ; errors.Is(err, errLost); got, err = ledger.Allocate(t.Context(), rangekeeper.WantAny(), owner) {
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mutex.Lock()
+					value := got.First.Integer()
+					if other := has[value]; other != "" {
+						t.Errorf("%s and %s have %d", other, owner, value)
+					}
+					has[value] = owner
+					mutex.Unlock()
+					if r%2 == 1 {
+						mutex.Lock()
+						delete(has, value) // from now on somebody else can get it
+						mutex.Unlock()
+						_, err := ledger.ReleaseOwner(t.Context(), owner)
+						for ; errors.Is(err, errLost); _, err = ledger.ReleaseOwner(t.Context(), owner) {
+						}
+						if err != nil {
+							t.Error(err)
+						}
+					}
+				}
+			})
+		}
+	}
+	group.Wait()
+	for p := range stores {
+		if stores[p].lost < 5 {
+			t.Errorf("program %d lost only %d requests", p, stores[p].lost)
+		}
+	}
+	ledger := open(t, &store)
+	known, err := ledger.Read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer known.Close()
+	n := 0
+	for value := range known.Values() {
+		owner, _, err := known.OwnerOf(value)
+		if err != nil || has[value.Integer()] != owner {
+			t.Errorf("%v belongs to %q, and was given to %q: %v", value, owner, has[value.Integer()], err)
+		}
+		n++
+	}
+	if n != len(has) || n != programs*callers*3 {
+		t.Errorf("%d values are stored, and %d were given", n, len(has))
+	}
+}
+
+func TestErrors(t *testing.T) {
+	if _, err := New(&Memory{}, rangekeeper.Pool{Range: "x", Choice: rangekeeper.Lowest}); !errors.Is(err, rangekeeper.ErrInvalidArgument) {
+		t.Error(err)
+	}
+	ctx := t.Context()
+	var store Memory
+	ledger := open(t, &store)
+	if got, err := ledger.Allocate(ctx, rangekeeper.WantRun(400), "all"); err != nil || got.Len != 400 {
+		t.Fatal(got, err)
+	}
+	if _, err := ledger.Allocate(ctx, rangekeeper.WantAny(), ""); !errors.Is(err, rangekeeper.ErrFull) {
+		t.Error(err)
+	}
+	if _, err := ledger.Release(ctx, rangekeeper.IntegerValue(7)); !errors.Is(err, rangekeeper.ErrOwned) || !strings.Contains(err.Error(), "all") {
+		t.Error(err)
+	}
+	if all, err := ledger.ReleaseOwner(ctx, "all"); err != nil || len(all) != 1 || all[0].Len != 400 {
+		t.Error(all, err)
+	}
+	if got, err := ledger.Allocate(ctx, rangekeeper.WantAny(), ""); err != nil || got.First != rangekeeper.IntegerValue(1) {
+		t.Error(got, err)
+	}
+	if released, err := ledger.Release(ctx, rangekeeper.IntegerValue(1)); err != nil || !released {
+		t.Error(released, err)
+	}
+	if n := usage(t, ledger); n != 0 {
+		t.Errorf("%d values are in use", n)
+	}
+	_ = ledger.Close()
+	if _, err := ledger.Allocate(ctx, rangekeeper.WantAny(), ""); !errors.Is(err, rangekeeper.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// failing is a store that answers nothing but an error.
+type failing struct{ Store }
+
+func (failing) Get(context.Context) (value, token []byte, err error) {
+	return nil, nil, errors.New("configmaps is forbidden")
+}
+
+func TestAStoreThatFails(t *testing.T) {
+	ledger := open(t, failing{})
+	for range 3 {
+		if _, err := ledger.Allocate(t.Context(), rangekeeper.WantAny(), "a"); err == nil || err.Error() != "read the ledger: configmaps is forbidden" {
+			t.Error(err)
+		}
+	}
+}
+
+// slow puts, and waits with its answer.
+type slow struct {
+	Memory
+	putting, answer chan struct{}
+}
+
+func (s *slow) Put(ctx context.Context, value, token []byte) ([]byte, error) {
+	newToken, err := s.Memory.Put(ctx, value, token)
+	s.putting <- struct{}{}
+	<-s.answer
+	return newToken, err
+}
+
+// TestACallerThatGoes while its write is under way: what it was given for nobody is released, what an owner has is not.
+func TestACallerThatGoes(t *testing.T) {
+	for owner, want := range map[string]uint64{"": 0, "owner": 1} {
+		store := &slow{putting: make(chan struct{}, 10), answer: make(chan struct{}, 10)}
+		ledger := open(t, store)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() {
+			_, err := ledger.Allocate(ctx, rangekeeper.WantAny(), owner)
+			ended <- err
+		}()
+		<-store.putting
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		for range 10 {
+			store.answer <- struct{}{}
+		}
+		if n := usage(t, ledger); n != want {
+			t.Errorf("owner %q: %d values are in use, not %d", owner, n, want)
+		}
+	}
+}

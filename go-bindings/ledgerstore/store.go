@@ -1,0 +1,70 @@
+// Package ledgerstore hands out the values of a range to owners, and keeps who has what in a store that several
+// programs may write: a key of etcd, a Kubernetes object, a row of a database.
+//
+// The store needs two operations: get the value with a token, and put a value if the token of the stored one is
+// unchanged. Package etcdstore has the one for etcd and kine (etcdstore.LedgerKey), and package ledgerobject of module
+// controlplane the one for Kubernetes objects.
+//
+//	ledger, err := ledgerstore.New(store, rangekeeper.Pool{Range: "4096-16777215", Choice: rangekeeper.Lowest})
+//	...
+//	vni, err := ledger.Allocate(ctx, rangekeeper.WantAny(), string(tenant.UID))
+//
+// What to do, and when a value is free again, decides a [rangekeeper.SharedLedger].
+package ledgerstore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"sync"
+)
+
+// ErrChanged is the error of [Store.Put] if the stored value has another token than the given one, or is missing or not
+// missing.
+var ErrChanged = errors.New("the stored value has changed")
+
+// Store keeps one value. A Ledger makes one call at a time.
+type Store interface {
+	// Get returns the value and its token; a nil token if there is no value. A token differs for each write of the
+	// value, also if it writes the same value again: a hash of the value is none.
+	Get(ctx context.Context) (value, token []byte, err error)
+	// Put puts a value if the token of the stored one is this; a nil token if there must be no value. It returns the
+	// new token. The error is ErrChanged if nothing was put, and never will be by this call. After any other error the
+	// value may have been put, or may be later.
+	Put(ctx context.Context, value, token []byte) (newToken []byte, err error)
+}
+
+// Memory is a Store in memory, for tests and for programs that keep nothing. The zero Memory has no value. Several
+// Ledgers may use it at once.
+type Memory struct {
+	mutex   sync.Mutex
+	value   []byte
+	version uint64
+}
+
+// Get implements Store.
+func (m *Memory) Get(context.Context) (value, token []byte, err error) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	return slices.Clone(m.value), m.token(), nil
+}
+
+// Put implements Store.
+func (m *Memory) Put(_ context.Context, value, token []byte) (newToken []byte, err error) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if !slices.Equal(token, m.token()) {
+		return nil, ErrChanged
+	}
+	m.value = slices.Clone(value)
+	m.version++
+	return m.token(), nil
+}
+
+func (m *Memory) token() []byte {
+	if m.version == 0 {
+		return nil
+	}
+	return binary.BigEndian.AppendUint64(nil, m.version)
+}
