@@ -41,7 +41,7 @@ PROMTOOL = $(GO) run github.com/prometheus/prometheus/cmd/promtool@v0.316.0
 # The packages of Kubernetes with files in kube-apiserver/dropin/overlay/all.
 DROPIN_PACKAGES = $(sort $(patsubst kube-apiserver/dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find kube-apiserver/dropin/overlay/all -name '*.go'))))
 
-.PHONY: help library purego libraries build run up check format test test-rust test-c test-go test-backends test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short faults bench bench-once profile instructions instructions-record compare compare-backends compare-corpora compare-store compare-apiserver compare-growth measure-audit record compare-model goldens fixtures header install installed dist check-dist outside reproducible fmt lint targets miri tsan crates dependencies manifests chart alerts analyse api-changes doc nightly setup clean
+.PHONY: help library purego libraries build run up check format test test-rust test-c test-js test-go test-backends test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short faults bench bench-once profile instructions instructions-record compare compare-backends compare-corpora compare-store compare-apiserver compare-growth measure-audit record compare-model goldens fixtures header install installed dist check-dist outside reproducible fmt lint targets miri tsan crates dependencies manifests chart alerts analyse api-changes doc nightly setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -83,13 +83,16 @@ format:
 	@scripts/columns.sh
 	@scripts/links.sh
 
-test: setup libraries test-rust test-c test-go ## Runs all tests that need no kube-apiserver.
+test: setup libraries test-rust test-c test-go test-js ## Runs all tests that need no kube-apiserver.
 
 test-rust: ## Runs the Rust tests.
 	$(CARGO) test --locked --workspace --exclude rangekeeper-bench --features rangekeeper/bitvec,rangekeeper/ledger # the bench has no tests
 
 test-c: library ## Runs the C programs plain, under sanitizers and under valgrind.
 	ffi/tests/run.sh
+
+test-js: purego ## Runs the tests of the npm package.
+	node --test ffi/js/rangekeeper.test.js
 
 test-go: libraries ## Runs the Go tests, the binding's with both back ends and with a stressed collector.
 	cd go-bindings && RANGEKEEPER_SEQUENCES=10000 $(GO) test $(UNVETTED) ./internal/... ./ledgerstore

@@ -206,6 +206,16 @@ crate() { # NAME FOLDER
 	cmp LICENSE "$work/crates/$1-$version/LICENSE"
 }
 
+npm_package() {
+	mkdir -p "$work/npm/node_modules/rangekeeper"
+	tar -xzf "$dist/rangekeeper-$version.tgz" -C "$work/npm/node_modules/rangekeeper" --strip-components=1
+	cmp LICENSE "$work/npm/node_modules/rangekeeper/LICENSE"
+	[[ -s $work/npm/node_modules/rangekeeper/THIRD_PARTY_NOTICES ]]
+	cp examples/js/vnis.js "$work/npm/vnis.mjs"
+	mkdir -p "$work/npm/vnis"
+	[[ $(node "$work/npm/vnis.mjs" "$work/npm/vnis" red) == "red 4096" ]]
+}
+
 documented() { # all files that the installation names
 	local file
 	grep -o -E '\b(kubectl-|lib)?rangekeeper[a-z0-9-]*[_-]v?[0-9][a-z0-9._]*\.(tar\.gz|deb|tgz)' docs/install.md | sort -u >"$work/documented"
@@ -279,6 +289,7 @@ check "the image for arm64 runs" image_emulated
 check "manifests and chart name the image by its digest" deployed
 check "crate rangekeeper" crate rangekeeper core
 check "crate rangekeeper-bootstrap" crate rangekeeper-bootstrap bootstrap
+check "the npm package" npm_package
 for platform in linux-amd64 linux-arm64 linux-amd64-musl linux-arm64-musl; do check "the library for $platform" library "$platform"; done
 echo "$passed passed, $failed failed"
 [[ $failed == 0 ]]

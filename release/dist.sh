@@ -26,8 +26,9 @@ step "the crates"
 mkdir "$out/crates"
 cp target/packages/package/{rangekeeper,rangekeeper-bootstrap}-"$version".crate "$out/crates"
 
-step "the Go modules"
+step "the Go modules and the npm package"
 release/modules.sh "$out"
+release/npm.sh "$out"
 
 step "the programs"
 make --no-print-directory purego

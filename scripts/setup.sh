@@ -11,6 +11,8 @@ if [[ ${1:-} == release ]]; then
 else
 	command -v valgrind >/dev/null || missing+=(valgrind)
 	command -v pkg-config >/dev/null || missing+=(pkg-config)
+	# For the npm package; version 20 or later.
+	command -v node >/dev/null || missing+=(nodejs)
 	# For etcd-client, with the descriptions of the well-known types, which Debian has in a package of their own.
 	protoc=$(command -v protoc) && [ -e "$(dirname "$(readlink -f "$protoc")")/../include/google/protobuf/struct.proto" ] ||
 		missing+=(protobuf-compiler libprotobuf-dev)
