@@ -41,7 +41,7 @@ PROMTOOL = $(GO) run github.com/prometheus/prometheus/cmd/promtool@v0.316.0
 # The packages of Kubernetes with files in kube-apiserver/dropin/overlay/all.
 DROPIN_PACKAGES = $(sort $(patsubst kube-apiserver/dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find kube-apiserver/dropin/overlay/all -name '*.go'))))
 
-.PHONY: help library purego libraries build run up check format test test-rust test-c test-js test-go test-backends test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short faults bench bench-once profile instructions instructions-record compare compare-backends compare-corpora compare-store compare-apiserver compare-growth measure-audit record compare-model goldens fixtures header install installed dist check-dist outside reproducible fmt lint targets miri tsan crates dependencies manifests chart alerts analyse api-changes doc nightly setup clean
+.PHONY: help library purego libraries restored-etcd build run up check format test test-rust test-c test-js test-go test-backends test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short faults bench bench-once profile instructions instructions-record compare compare-backends compare-corpora compare-store compare-apiserver compare-growth measure-audit record compare-model goldens fixtures header install installed dist check-dist outside reproducible fmt lint targets miri tsan crates dependencies manifests chart alerts analyse api-changes doc nightly setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -56,14 +56,21 @@ library: ## Builds librangekeeper.a and .so into target/release.
 purego: ## Translates the library to Go, go-bindings/internal/wasm, which the Go binding is built of.
 	@scripts/purego.sh
 
-# Both at once: the optimisation of the whole is one thread each.
+# Makes two targets at once: the optimisation of a whole library is one thread.
+at-once = $(MAKE) --no-print-directory $(1) & first=$$! failed=0; $(MAKE) --no-print-directory $(2) || failed=1; wait $$first || failed=1; exit $$failed
+
 libraries:
-	@$(MAKE) --no-print-directory purego & purego=$$! failed=0; $(MAKE) --no-print-directory library || failed=1; wait $$purego || failed=1; exit $$failed
+	@$(call at-once,purego,library)
+
+# An etcd with the content of a snapshot, beside which programs run. It needs no library.
+restored-etcd:
+	@cd controlplane && $(STATIC) nice ../scripts/patiently.sh restored-etcd $(GO) build -o ../target/restored-etcd ./cmd/restored-etcd
 
 build: purego $(if $(filter native,$(BACKEND)),library) ## Builds bin/rangekeeper and the plugin bin/kubectl-rangekeeper; BACKEND=native calls the core through cgo.
 	@scripts/programs.sh bin
 
-run: purego $(if $(filter native,$(BACKEND)),library) ## Repairs a damaged cluster's snapshot, restores it into an etcd and audits the result.
+run: $(if $(filter native,$(BACKEND)),library) ## Repairs a damaged cluster's snapshot, restores it into an etcd and audits the result.
+	@$(call at-once,purego,restored-etcd)
 	@scripts/run.sh
 
 up: build library ## Builds the kube-apiserver with Rangekeeper inside and runs it on loopback; ARGS='--servers 3' passes flags.
@@ -94,11 +101,10 @@ test-c: library ## Runs the C programs plain, under sanitizers and under valgrin
 test-js: purego ## Runs the tests of the npm package.
 	node --test ffi/js/rangekeeper.test.js
 
-test-go: libraries ## Runs the Go tests, the binding's with both back ends and with a stressed collector.
+test-go: libraries restored-etcd ## Runs the Go tests, the binding's with both back ends and with a stressed collector.
 	cd go-bindings && RANGEKEEPER_SEQUENCES=10000 $(GO) test $(UNVETTED) ./internal/... ./ledgerstore
 	cd go-bindings && GOGC=1 $(GO) test $(UNVETTED) .
 	cd go-bindings && GOGC=1 GODEBUG=cgocheck=1 $(GO) test $(UNVETTED) -tags rangekeeper_native .
-	cd controlplane && $(STATIC) $(GO) build -o ../target/restored-etcd ./cmd/restored-etcd
 	cd go-bindings/etcdstore && $(STATIC) ../../target/restored-etcd ../../testing/testdata/kube-1.32-dual-stack/clean.db.gz $(GO) test $(UNVETTED) ./...
 	cd controlplane && $(STATIC) $(GO) test $(UNVETTED) -short ./...
 

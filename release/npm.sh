@@ -1,6 +1,6 @@
 #!/bin/bash
-# Packs OUT/rangekeeper-VERSION.tgz, the npm package of ledgers for JavaScript, with the library as WebAssembly. The same
-# commit has the same bytes, in whatever folder it is built.
+# Packs OUT/rangekeeper-VERSION.tgz, the npm package of ledgers for JavaScript, with the library as WebAssembly. The
+# same commit has the same bytes, in whatever folder it is built.
 #
 #   release/npm.sh OUT
 set -euo pipefail

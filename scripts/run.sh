@@ -20,8 +20,6 @@ findings_expected() {
 mkdir -p target
 rm -f "$repaired"
 scripts/programs.sh bin rangekeeper
-# With the same options nothing is compiled twice.
-CGO_ENABLED=0 scripts/patiently.sh restored-etcd "${GO:-go}" -C controlplane build -trimpath -tags grpcnotrace -o "$PWD/target/restored-etcd" ./cmd/restored-etcd
 
 say "1. Repairing $damaged into $repaired"
 findings_expected $rangekeeper repair --etcd-snapshot "$damaged" --to-file "$repaired"
