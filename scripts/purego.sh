@@ -42,9 +42,10 @@ mapfile -t exchange < <(grep -o '\brk_exchange_[a-z_]*' ffi/exchange.h)
 mapfile -t bootstrap < <(printf '%s\n' "${functions[@]}" | grep '^rk_bootstrap_')
 mapfile -t ledger < <(printf '%s\n' "${functions[@]}" | grep '^rk_\(shared_\)\?ledger_')
 mapfile -t core < <(printf '%s\n' "${functions[@]}" | grep -v '^rk_bootstrap_\|^rk_\(shared_\)\?ledger_')
-# There may be an instance for each object of the core. Its deepest call takes 7 KiB of stack (TestStack).
+# There may be an instance for each object of the core, and for each ledger. Their deepest calls take 7 KiB of stack
+# (TestStack).
 translate core 16384 "${core[@]}" "${exchange[@]}"
-translate ledger 131072 "${ledger[@]}"
+translate ledger 16384 "${ledger[@]}"
 translate bootstrap 1048576 "${bootstrap[@]}"
 # Functions of wasm2go are part of what it writes.
 install -m 644 "$("${GO:-go}" list -m -f '{{.Dir}}' "github.com/ncruces/wasm2go@$wasm2go")/LICENSE" "$out/LICENSE.wasm2go"

@@ -4,6 +4,7 @@ package rk
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -440,9 +441,32 @@ func TestStack(t *testing.T) {
 	if result := RangeAllocationDecode([]byte(nested(1000)), &object, &details); result != ResultOK {
 		t.Fatal(result, details.Message)
 	}
-	memory := *object.in.memory
-	if unused := bytes.IndexFunc(memory, func(r rune) bool { return r != 0 }); unused < 8<<10 {
-		t.Errorf("%d bytes of the stack are unused", unused)
+	const pool = `{"range":"0-18446744073709551615","choice":"Random"}`
+	var ledger, opened *Ledger
+	if result := LedgerNew(pool, nil, 1, &ledger, &details); result != ResultOK {
+		t.Fatal(result, details.Message)
+	}
+	var n uint
+	made, stored := make([]LedgerAllocation, 1), make([]byte, 1<<20)
+	for i := range 3000 {
+		change := LedgerChange{Kind: LedgerChangeAllocateBlock, N: uint32(i % 4)}
+		if result := LedgerApply(ledger, &change, fmt.Sprint(i), 1, made, &n, &details); result != ResultOK {
+			t.Fatal(result, details.Message)
+		}
+	}
+	if result := LedgerEncode(ledger, stored, &n); result != ResultOK {
+		t.Fatal(result)
+	}
+	if result := LedgerNew(pool, stored[:n], 1, &opened, &details); result != ResultOK {
+		t.Fatal(result, details.Message)
+	}
+	if result := LedgerAudit(opened, `{"owners":[],"passes":3}`, make([]byte, 1<<20), &n, &details); result != ResultOK {
+		t.Fatal(result, details.Message)
+	}
+	for _, in := range []*instance{object.in, ledger.in, opened.in} {
+		if unused := bytes.IndexFunc(*in.memory, func(r rune) bool { return r != 0 }); unused < 8<<10 {
+			t.Errorf("%d bytes of the stack are unused", unused)
+		}
 	}
 }
 
