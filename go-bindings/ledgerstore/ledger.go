@@ -48,6 +48,8 @@ func New(store Store, pool rangekeeper.Pool) (*Ledger, error) {
 // Close ends the calls that wait. A write that is under way may still take effect.
 func (l *Ledger) Close() error {
 	l.close()
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
 	l.end(rangekeeper.ErrClosed)
 	return l.shared.Close()
 }
@@ -141,32 +143,36 @@ func (l *Ledger) run() {
 // ask asks the store until there is nothing to ask. If the store has a fault, all calls that wait return its error.
 func (l *Ledger) ask() {
 	for {
-		request, err := l.shared.Poll(time.Now())
+		request, err := l.next()
 		if err == nil && request.Kind == rangekeeper.RequestNone {
-			if l.deliver(); l.rest() {
-				return
-			}
-			continue
+			return
 		}
 		if err == nil {
 			err = l.carryOut(&request)
 		}
+		l.mutex.Lock()
 		l.deliver()
 		if err != nil {
 			// What is to be released for callers that have gone waits for the next call.
-			if l.end(err); l.rest() {
-				return
-			}
+			l.end(err)
+			l.running = false
+			l.mutex.Unlock()
+			return
 		}
+		l.mutex.Unlock()
 	}
 }
 
-// rest ends the goroutine, unless a change has come.
-func (l *Ledger) rest() bool {
+// next returns what to ask. If that is nothing, the goroutine ends: a change that comes later starts another one.
+func (l *Ledger) next() (rangekeeper.LedgerRequest, error) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	l.running = len(l.waiting) > 0
-	return !l.running
+	request, err := l.shared.Poll(time.Now())
+	if err == nil && request.Kind == rangekeeper.RequestNone {
+		l.deliver()
+		l.running = false
+	}
+	return request, err
 }
 
 func (l *Ledger) carryOut(request *rangekeeper.LedgerRequest) error {
@@ -206,10 +212,8 @@ func (l *Ledger) unanswered(err error) error {
 	return errors.Join(err, l.shared.Unanswered())
 }
 
-// deliver returns the outcomes of changes that have ended.
+// deliver returns the outcomes of changes that have ended. The caller has the mutex.
 func (l *Ledger) deliver() {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
 	for ticket, outcome := range l.waiting {
 		if allocations, ended, err := l.shared.Outcome(ticket); ended {
 			delete(l.waiting, ticket)
@@ -218,10 +222,8 @@ func (l *Ledger) deliver() {
 	}
 }
 
-// end returns an error to all that wait.
+// end returns an error to all that wait. The caller has the mutex.
 func (l *Ledger) end(err error) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
 	for ticket, outcome := range l.waiting {
 		delete(l.waiting, ticket)
 		_ = l.shared.Abandon(ticket) // it is closed, or the change waits no more

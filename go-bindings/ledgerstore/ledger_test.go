@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
@@ -193,39 +194,107 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// failing is a store that answers nothing but an error.
-type failing struct{ Store }
-
-func (failing) Get(context.Context) (value, token []byte, err error) {
-	return nil, nil, errors.New("configmaps is forbidden")
+// scripted is a store whose next call returns fault, if it is not nil, and that answers a put when it is told to.
+type scripted struct {
+	Memory
+	mutex    sync.Mutex
+	fault    error
+	requests int
+	putting  chan struct{}
+	answer   chan struct{}
 }
 
-func TestAStoreThatFails(t *testing.T) {
-	ledger := open(t, failing{})
-	for range 3 {
-		if _, err := ledger.Allocate(t.Context(), rangekeeper.WantAny(), "a"); err == nil || err.Error() != "read the ledger: configmaps is forbidden" {
-			t.Error(err)
+func (s *scripted) next() error {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.requests++
+	return s.fault
+}
+
+func (s *scripted) set(fault error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.fault = fault
+}
+
+func (s *scripted) Get(ctx context.Context) (value, token []byte, err error) {
+	if err := s.next(); err != nil {
+		return nil, nil, err
+	}
+	return s.Memory.Get(ctx)
+}
+
+func (s *scripted) Put(ctx context.Context, value, token []byte) ([]byte, error) {
+	newToken, err := s.Memory.Put(ctx, value, token)
+	if s.putting != nil {
+		s.putting <- struct{}{}
+		select {
+		case <-s.answer:
+		case <-ctx.Done():
+			return nil, ctx.Err()
 		}
+	}
+	return newToken, errors.Join(err, s.next())
+}
+
+// idle waits until the ledger asks nothing, and checks that nobody waits.
+func idle(t *testing.T, ledger *Ledger) {
+	t.Helper()
+	for {
+		ledger.mutex.Lock()
+		running, waiting := ledger.running, len(ledger.waiting)
+		ledger.mutex.Unlock()
+		if !running {
+			if waiting != 0 {
+				t.Errorf("%d calls wait", waiting)
+			}
+			return
+		}
+		time.Sleep(time.Millisecond)
 	}
 }
 
-// slow puts, and waits with its answer.
-type slow struct {
-	Memory
-	putting, answer chan struct{}
-}
-
-func (s *slow) Put(ctx context.Context, value, token []byte) ([]byte, error) {
-	newToken, err := s.Memory.Put(ctx, value, token)
-	s.putting <- struct{}{}
-	<-s.answer
-	return newToken, err
+func TestAStoreThatFails(t *testing.T) {
+	store := &scripted{fault: errors.New("configmaps is forbidden")}
+	ledger := open(t, store)
+	for _, owner := range []string{"a", ""} {
+		if _, err := ledger.Allocate(t.Context(), rangekeeper.WantAny(), owner); err == nil || err.Error() != "read the ledger: configmaps is forbidden" {
+			t.Error(err)
+		}
+	}
+	// What was refused is not made later.
+	store.set(nil)
+	if n := usage(t, ledger); n != 0 {
+		t.Errorf("%d values are in use", n)
+	}
+	// A put whose answer is lost: the owner repeats its call, and for nobody the outcome is unknown.
+	if _, err := ledger.Allocate(t.Context(), rangekeeper.WantAny(), "first"); err != nil {
+		t.Fatal(err)
+	}
+	store.set(errLost)
+	if _, err := ledger.Allocate(t.Context(), rangekeeper.WantAny(), "b"); err == nil || err.Error() != "write the ledger: the answer is lost" {
+		t.Error(err)
+	}
+	store.set(nil)
+	if got, err := ledger.Allocate(t.Context(), rangekeeper.WantAny(), "b"); err != nil || got.First != rangekeeper.IntegerValue(2) {
+		t.Error(got, err)
+	}
+	store.set(errLost)
+	if _, err := ledger.Allocate(t.Context(), rangekeeper.WantAny(), ""); !errors.Is(err, rangekeeper.ErrUnanswered) {
+		t.Error(err)
+	}
+	store.set(nil)
+	if n := usage(t, ledger); n != 3 {
+		t.Errorf("%d values are in use", n)
+	}
+	idle(t, ledger)
 }
 
 // TestACallerThatGoes while its write is under way: what it was given for nobody is released, what an owner has is not.
+// A store that fails meanwhile is not asked again and again.
 func TestACallerThatGoes(t *testing.T) {
 	for owner, want := range map[string]uint64{"": 0, "owner": 1} {
-		store := &slow{putting: make(chan struct{}, 10), answer: make(chan struct{}, 10)}
+		store := &scripted{putting: make(chan struct{}, 10), answer: make(chan struct{}, 10)}
 		ledger := open(t, store)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
@@ -241,8 +310,52 @@ func TestACallerThatGoes(t *testing.T) {
 		for range 10 {
 			store.answer <- struct{}{}
 		}
-		if n := usage(t, ledger); n != want {
-			t.Errorf("owner %q: %d values are in use, not %d", owner, n, want)
+		idle(t, ledger)
+		stored, _, err := store.Memory.Get(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		opened, err := rangekeeper.OpenLedger(pool, stored, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if usage, err := opened.Usage(); err != nil || usage.Used != want {
+			t.Errorf("owner %q: %+v, %v, and not %d values", owner, usage, err, want)
 		}
 	}
+	store := &scripted{putting: make(chan struct{}, 10), answer: make(chan struct{}, 10)}
+	ledger := open(t, store)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		_, err := ledger.Allocate(ctx, rangekeeper.WantAny(), "")
+		ended <- err
+	}()
+	<-store.putting
+	cancel()
+	<-ended
+	store.answer <- struct{}{}
+	<-store.putting // the release
+	store.set(errLost)
+	store.answer <- struct{}{}
+	idle(t, ledger)
+	if store.requests > 4 {
+		t.Errorf("%d requests to a store that fails", store.requests)
+	}
+}
+
+func TestCloseBesideACall(t *testing.T) {
+	store := &scripted{putting: make(chan struct{}, 10), answer: make(chan struct{}, 10)}
+	ledger := open(t, store)
+	ended := make(chan error)
+	go func() {
+		_, err := ledger.Allocate(t.Context(), rangekeeper.WantAny(), "a")
+		ended <- err
+	}()
+	<-store.putting
+	_ = ledger.Close()
+	if err := <-ended; !errors.Is(err, rangekeeper.ErrClosed) {
+		t.Error(err)
+	}
+	idle(t, ledger)
 }
