@@ -23,9 +23,9 @@ var (
 	ErrUnanswered = errors.New("a write had no answer")
 )
 
-// LedgerError is the error of a call of a Ledger. errors.Is finds its reason: ErrFull, ErrAlreadyAllocated,
-// ErrNotInRange, ErrOwned, ErrHasOther, ErrOtherRange, ErrUnanswered, ErrUnreadable, ErrEncrypted or
-// ErrInvalidArgument.
+// LedgerError is the error of a Ledger that refuses a call. errors.Is finds its reason: ErrFull, ErrAlreadyAllocated,
+// ErrNotInRange, ErrOwned, ErrHasOther, ErrOtherRange, ErrUnanswered, ErrUnreadable, ErrEncrypted,
+// ErrInvalidArgument or ErrInvalidUTF8. A call can fail with ErrClosed, ErrPoisoned or ErrNoMemory as well.
 type LedgerError struct {
 	// Message is the library's message.
 	Message string
@@ -58,7 +58,11 @@ func ledgerError(code rk.Result, details *rk.Error) error {
 	default:
 		return jsonError(code, details)
 	}
-	return &LedgerError{errorMessage(details), reason}
+	message := errorMessage(details)
+	if message == "" { // of a function without details
+		message = reason.Error()
+	}
+	return &LedgerError{message, reason}
 }
 
 // Choice is how a Ledger chooses the next free value.
@@ -100,7 +104,8 @@ type Pool struct {
 	StaticBands []string
 	// CoolDown is for how long a value stays out of use after its release, in whole milliseconds; 0 for not at all.
 	CoolDown time.Duration
-	// CoolDownAtMost is how many released values cool down at most: with one more, the oldest is free at once.
+	// CoolDownAtMost is how many releases cool down at most: with one more, the oldest is over at once. It is 0 if
+	// CoolDown is.
 	CoolDownAtMost uint32
 }
 
@@ -121,8 +126,13 @@ func (p *Pool) toJSON() (string, error) {
 	if p.CoolDown != 0 || p.CoolDownAtMost != 0 {
 		c.CoolDown = &coolDown{p.CoolDown.Milliseconds(), p.CoolDownAtMost}
 	}
-	if p.Choice != Lowest && p.Choice != Random && p.Choice != NextFit {
-		return "", fmt.Errorf("%w: choice %q is none of %q, %q, %q", ErrInvalidArgument, p.Choice, Lowest, Random, NextFit)
+	switch {
+	case p.Choice != Lowest && p.Choice != Random && p.Choice != NextFit:
+		message := fmt.Sprintf("the choice %q is none of %q, %q and %q", p.Choice, Lowest, Random, NextFit)
+		return "", &LedgerError{message, ErrInvalidArgument}
+	case c.CoolDown != nil && (c.CoolDown.TimeMs <= 0 || c.CoolDown.AtMost == 0):
+		message := fmt.Sprintf("a cool-down of %v of at most %d releases is none: both are above 0", p.CoolDown, p.CoolDownAtMost)
+		return "", &LedgerError{message, ErrInvalidArgument}
 	}
 	text, err := json.Marshal(&c)
 	return string(text), err
@@ -137,7 +147,7 @@ func (p *Pool) toJSON() (string, error) {
 // release what the next owner of this name was given.
 //
 // A Ledger is in memory. [Ledger.Encode] returns the bytes to store, and [OpenLedger] opens them; package ledgerstore
-// keeps one in a store that several programs write. Times end cool-downs.
+// keeps one in a store that several programs write. Times end cool-downs; one before 1970 is the beginning of 1970.
 //
 // It may be used from several goroutines at once. Memory: a bit for each value of the range if there are at most 2^24;
 // else at most 18 bytes for each value in use. An owner takes about 150 bytes and its text.
@@ -158,9 +168,13 @@ func OpenLedger(pool Pool, stored []byte, seed uint64) (*Ledger, error) {
 	if err != nil {
 		return nil, err
 	}
+	return openLedger(text, stored, seed)
+}
+
+func openLedger(pool string, stored []byte, seed uint64) (*Ledger, error) {
 	var handle *rk.Ledger
 	var details rk.Error
-	if code := rk.LedgerNew(text, stored, seed, &handle, &details); code != rk.ResultOK {
+	if code := rk.LedgerNew(pool, stored, seed, &handle, &details); code != rk.ResultOK {
 		return nil, ledgerError(code, &details)
 	}
 	return &Ledger{own(handle, rk.LedgerFree)}, nil
@@ -202,6 +216,7 @@ func (l *Ledger) Release(value LedgerValue, now time.Time) (bool, error) {
 }
 
 // ReleaseOwner releases all that an owner has, and returns it; nothing if it has nothing, as after an earlier release.
+// The error is ErrInvalidArgument if the owner is empty.
 func (l *Ledger) ReleaseOwner(owner string, now time.Time) ([]Allocation, error) {
 	return l.apply(&rk.LedgerChange{Kind: rk.LedgerChangeReleaseOwner}, owner, now)
 }
@@ -209,10 +224,18 @@ func (l *Ledger) ReleaseOwner(owner string, now time.Time) ([]Allocation, error)
 func (l *Ledger) apply(change *rk.LedgerChange, owner string, now time.Time) ([]Allocation, error) {
 	var details rk.Error
 	return readAllocations(&details, func(all []rk.LedgerAllocation, n *uint) rk.Result {
-		code := rk.LedgerApply(l.pointer(), change, owner, uint64(now.UnixNano()), all, n, &details)
+		code := rk.LedgerApply(l.pointer(), change, owner, nanoseconds(now), all, n, &details)
 		runtime.KeepAlive(l)
 		return code
 	})
+}
+
+// nanoseconds returns a time as C has it.
+func nanoseconds(now time.Time) uint64 {
+	if now.Unix() < 0 {
+		return 0
+	}
+	return uint64(now.UnixNano())
 }
 
 // readAllocations calls read until there is room for all.
@@ -279,6 +302,7 @@ func (l *Ledger) Values() iter.Seq[LedgerValue] {
 	return func(yield func(LedgerValue) bool) {
 		page := make([]rk.LedgerValue, 4096)
 		var from uint64
+		var last rk.LedgerValue
 		for {
 			var n uint
 			code := rk.LedgerValues(l.pointer(), from, page, &n, &from)
@@ -287,9 +311,11 @@ func (l *Ledger) Values() iter.Seq[LedgerValue] {
 				return
 			}
 			for _, value := range page[:n] {
-				if !yield(LedgerValue{value}) {
+				// The value at the highest offset of all is on the next page again.
+				if value != last && !yield(LedgerValue{value}) {
 					return
 				}
+				last = value
 			}
 			if n < uint(len(page)) {
 				return
@@ -328,8 +354,8 @@ func (l *Ledger) Encode() ([]byte, error) {
 // LedgerFinding is what is wrong with an owner or a value.
 type LedgerFinding struct {
 	// Reason is OwnerGone: a value has an owner that is not in the list. OwnerUnknown: an owner of the list has no
-	// value. SeveralAllocations: an owner has several allocations. NoOwner: a value is in use and has no owner, while
-	// others have one.
+	// value. SeveralAllocations: an owner has several allocations. NoOwner: values in a row are in use and have no
+	// owner, while others have one.
 	Reason string `json:"reason"`
 	// Owner is the owner; empty for NoOwner.
 	Owner string `json:"owner"`

@@ -20,7 +20,7 @@ import (
 
 var ledgerNow = time.Unix(1_800_000_000, 0)
 
-func openLedger(t *testing.T, pool Pool, stored []byte) *Ledger {
+func openedLedger(t *testing.T, pool Pool, stored []byte) *Ledger {
 	t.Helper()
 	ledger, err := OpenLedger(pool, stored, 7)
 	if err != nil {
@@ -50,7 +50,7 @@ func TestLedgerAgreesWithAMap(t *testing.T) {
 			return AddressValue(netip.MustParseAddr("fd00::" + strconv.FormatUint(n+1, 16)))
 		}, 63},
 	} {
-		ledger, model := openLedger(t, test.pool, nil), map[LedgerValue]string{}
+		ledger, model := openedLedger(t, test.pool, nil), map[LedgerValue]string{}
 		offsets := map[LedgerValue]uint64{}
 		for n := range test.size {
 			offsets[test.value(n)] = n
@@ -136,7 +136,7 @@ func TestLedgerAgreesWithAMap(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again := openLedger(t, test.pool, stored)
+		again := openedLedger(t, test.pool, stored)
 		values := slices.Collect(again.Values())
 		if !slices.IsSortedFunc(values, func(a, b LedgerValue) int { return int(offsets[a]) - int(offsets[b]) }) {
 			t.Errorf("%s: %v are not ascending", test.pool.Range, values)
@@ -157,7 +157,7 @@ func TestLedgerAgreesWithAMap(t *testing.T) {
 }
 
 func TestLedgerValuesByPages(t *testing.T) {
-	ledger := openLedger(t, Pool{Range: "0-99999999", Choice: Random}, nil)
+	ledger := openedLedger(t, Pool{Range: "0-99999999", Choice: Random}, nil)
 	seen := map[uint64]bool{}
 	for range 10_000 {
 		got, err := ledger.Allocate(WantAny(), "", ledgerNow)
@@ -177,6 +177,16 @@ func TestLedgerValuesByPages(t *testing.T) {
 	if n != len(seen) {
 		t.Fatalf("%d of %d values", n, len(seen))
 	}
+	// The highest offset of all has no next one.
+	widest := openedLedger(t, Pool{Range: "0-18446744073709551615", Choice: Lowest}, nil)
+	for _, want := range []Want{WantRun(4095), WantValue(IntegerValue(1<<64 - 1))} {
+		if _, err := widest.Allocate(want, "", ledgerNow); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(slices.Collect(widest.Values())); n != 4096 {
+		t.Errorf("%d of 4096 values", n)
+	}
 }
 
 // TestLedgerOpensAKubernetesRange: a range that a kube-apiserver stored is a ledger, and it is encoded as it was.
@@ -184,7 +194,7 @@ func TestLedgerOpensAKubernetesRange(t *testing.T) {
 	file := must(os.Open("testdata/kube-1.32-dual-stack/clean-servicenodeports.bin.gz"))
 	defer file.Close()
 	stored := must(io.ReadAll(must(gzip.NewReader(file))))
-	ledger := openLedger(t, Pool{Range: "30000-32767", Choice: Lowest}, stored)
+	ledger := openedLedger(t, Pool{Range: "30000-32767", Choice: Lowest}, stored)
 	if usage, err := ledger.Usage(); err != nil || usage.Used == 0 || usage.Size != 2768 {
 		t.Fatal(usage, err)
 	}
@@ -203,6 +213,9 @@ func TestLedgerRefusals(t *testing.T) {
 	}{
 		{Pool{Range: "1-9"}, "", ErrInvalidArgument, `choice ""`},
 		{Pool{Range: "9-1", Choice: Lowest}, "", ErrInvalidArgument, "9-1"},
+		{Pool{Range: "1-9", Choice: Lowest, CoolDown: time.Minute}, "", ErrInvalidArgument, "at most 0 releases"},
+		{Pool{Range: "1-9", Choice: Lowest, CoolDownAtMost: 1}, "", ErrInvalidArgument, "a cool-down of 0s"},
+		{Pool{Range: "1-9", Choice: Lowest, CoolDown: -time.Minute, CoolDownAtMost: 1}, "", ErrInvalidArgument, "-1m0s"},
 		{Pool{Range: "1-9", Choice: Lowest, Exclude: []string{"10"}}, "", ErrInvalidArgument, `"10"`},
 		{Pool{Range: "1-9", Choice: Lowest}, "k8s", ErrUnreadable, ""},
 		{Pool{Range: "1-9", Choice: Lowest}, "k8s:enc:aescbc:v1:key1:xx", ErrEncrypted, "encrypted"},
@@ -214,7 +227,7 @@ func TestLedgerRefusals(t *testing.T) {
 	}
 	pool := Pool{Range: "1-9", Choice: Lowest, Exclude: []string{"5"}, Reserve: []string{"6-7"}, StaticBands: []string{"8-9"},
 		CoolDown: time.Minute, CoolDownAtMost: 10}
-	ledger := openLedger(t, pool, nil)
+	ledger := openedLedger(t, pool, nil)
 	for _, want := range []uint64{1, 2, 3, 4, 8, 9} {
 		if got, err := ledger.Allocate(WantAny(), "", ledgerNow); err != nil || got.First != IntegerValue(want) {
 			t.Fatalf("%v instead of %d: %v", got, want, err)
@@ -244,14 +257,49 @@ func TestLedgerRefusals(t *testing.T) {
 	if got, err := ledger.Allocate(WantAny(), "", ledgerNow.Add(time.Minute)); err != nil || got.First != IntegerValue(3) {
 		t.Fatal(got, err)
 	}
+	// A time before 1970 ends no cool-down, and one that begins then is over.
+	if _, err := ledger.Release(IntegerValue(4), ledgerNow); err != nil {
+		t.Fatal(err)
+	}
+	for _, now := range []time.Time{{}, time.Unix(-1, 0), time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)} {
+		if got, err := ledger.Allocate(WantAny(), "", now); !errors.Is(err, ErrFull) {
+			t.Error(now, got, err)
+		}
+	}
+	if _, err := ledger.ReleaseOwner("", ledgerNow); !errors.Is(err, ErrInvalidArgument) {
+		t.Error(err)
+	}
+	if all, err := ledger.OwnedBy("\xff"); !errors.Is(err, ErrInvalidUTF8) || err.Error() == "" {
+		t.Error(all, err)
+	}
 	_ = ledger.Close()
 	if _, err := ledger.Allocate(WantAny(), "", ledgerNow); !errors.Is(err, ErrClosed) {
 		t.Fatal(err)
 	}
 }
 
+func TestLedgerValues(t *testing.T) {
+	for text, want := range map[string]string{
+		"10.0.0.17/28": "10.0.0.16/28", "::ffff:10.0.0.17/124": "10.0.0.16/28", "fd00::17/64": "fd00::/64", "::ffff:10.0.0.0/95": "none",
+	} {
+		value := NetworkValue(netip.MustParsePrefix(text))
+		if value.String() != want || want != "none" && value.Prefix().String() != want {
+			t.Errorf("%s is %v, and not %s", text, value, want)
+		}
+	}
+	if value := AddressValue(netip.MustParseAddr("::ffff:10.0.0.1")); value.Addr().String() != "10.0.0.1" || value.Prefix().IsValid() || value.Size() != 0 {
+		t.Error(value)
+	}
+	if value := IntegerBlockValue(20000, 10000); value.Integer() != 20000 || value.Size() != 10000 || value.Addr().IsValid() {
+		t.Error(value)
+	}
+	if none := (LedgerValue{}); none.String() != "none" || none != NetworkValue(netip.Prefix{}) || none != AddressValue(netip.Addr{}) {
+		t.Error(none)
+	}
+}
+
 func TestLedgerAudit(t *testing.T) {
-	ledger := openLedger(t, Pool{Range: "1-9", Choice: Lowest}, nil)
+	ledger := openedLedger(t, Pool{Range: "1-9", Choice: Lowest}, nil)
 	for _, owner := range []string{"a", "b", ""} {
 		if _, err := ledger.Allocate(WantAny(), owner, ledgerNow); err != nil {
 			t.Fatal(err)
@@ -407,6 +455,7 @@ func TestSharedLedger(t *testing.T) {
 	}
 
 	// A value that is no ledger of the pool is refused, and read again.
+	stored := row.value
 	row.value, row.version = []byte("k8s"), row.version+1
 	d := submit(first, "d")
 	request, err := first.Poll(ledgerNow)
@@ -426,6 +475,14 @@ func TestSharedLedger(t *testing.T) {
 		t.Error(err)
 	}
 	row.value = nil
+	request, err = first.Poll(ledgerNow)
+	if err != nil || request.Kind != RequestGet {
+		t.Fatal(request, err)
+	}
+	if err := first.Got(row.value, row.token()); !errors.Is(err, ErrUnreadable) {
+		t.Error("an emptied store is taken for a new one", err)
+	}
+	row.value = stored
 	row.play(t, first, never)
 	outcome(first, d, 100)
 }
@@ -448,7 +505,7 @@ func TestLedgerJSON(t *testing.T) {
 		t.Fatal(details.Message)
 	}
 	rk.LedgerFree(ledger)
-	vnis := openLedger(t, Pool{Range: "4096-16777215", Choice: Lowest}, nil)
+	vnis := openedLedger(t, Pool{Range: "4096-16777215", Choice: Lowest}, nil)
 	for _, owner := range []string{"green", "red"} {
 		if _, err := vnis.Allocate(WantAny(), owner, ledgerNow); err != nil {
 			t.Fatal(err)

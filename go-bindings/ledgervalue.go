@@ -34,13 +34,19 @@ func AddressValue(addr netip.Addr) LedgerValue {
 	return LedgerValue{c}
 }
 
-// NetworkValue returns a network as a LedgerValue; its host bits are cleared. A network that is not valid is none.
+// NetworkValue returns a network as a LedgerValue; its host bits are cleared. A network of IPv4-mapped addresses is the
+// one of IPv4 addresses. A network that is not valid is none, and so is one that has other addresses as well.
 func NetworkValue(network netip.Prefix) LedgerValue {
-	if !network.IsValid() {
+	bits := network.Bits()
+	if network.Addr().Is4In6() {
+		bits -= 96
+	}
+	if !network.IsValid() || bits < 0 {
 		return LedgerValue{}
 	}
+	network = netip.PrefixFrom(network.Addr().Unmap(), bits)
 	v := AddressValue(network.Masked().Addr())
-	v.c.Size = uint64(network.Bits())
+	v.c.Size = uint64(bits)
 	if network.Addr().Is4() {
 		v.c.Kind = rk.LedgerValueKindIPv4Network
 	} else {

@@ -14,9 +14,12 @@ import (
 // the store chooses, such as a version or a resourceVersion; it must differ for each write, also of the same value.
 // Nothing else is needed for safety: a write that arrives late has an old token.
 //
-// It may be used from several goroutines at once.
+// It may be used from several goroutines at once, of which one asks the store: it calls Poll and reports the answers.
 type SharedLedger struct {
 	inner *object[*rk.SharedLedger]
+	// Of the copies that Known makes.
+	pool string
+	seed uint64
 }
 
 // NewSharedLedger returns a SharedLedger that knows nothing of the store yet. See [NewLedger] for the seed.
@@ -30,7 +33,7 @@ func NewSharedLedger(pool Pool, seed uint64) (*SharedLedger, error) {
 	if code := rk.SharedLedgerNew(text, seed, &handle, &details); code != rk.ResultOK {
 		return nil, ledgerError(code, &details)
 	}
-	return &SharedLedger{own(handle, rk.SharedLedgerFree)}, nil
+	return &SharedLedger{own(handle, rk.SharedLedgerFree), text, seed}, nil
 }
 
 func (l *SharedLedger) pointer() *rk.SharedLedger {
@@ -66,6 +69,11 @@ func (l *SharedLedger) SubmitReleaseOwner(owner string) (ChangeTicket, error) {
 	return l.submit(&rk.LedgerChange{Kind: rk.LedgerChangeReleaseOwner}, owner)
 }
 
+// SubmitRead submits nothing to be written. It ends once the store was read after this call; then Known is as new.
+func (l *SharedLedger) SubmitRead() (ChangeTicket, error) {
+	return l.submit(&rk.LedgerChange{Kind: rk.LedgerChangeRead}, "")
+}
+
 func (l *SharedLedger) submit(change *rk.LedgerChange, owner string) (ChangeTicket, error) {
 	var ticket uint64
 	var details rk.Error
@@ -78,7 +86,8 @@ func (l *SharedLedger) submit(change *rk.LedgerChange, owner string) (ChangeTick
 }
 
 // Abandon ends the wait for a change whose caller has gone. One that is not under way is not made. What it allocated
-// for nobody is released again; what it allocated for an owner is not, as the owner finds it and can release it.
+// for nobody is released again, unless its write has no answer; what it allocated for an owner is not, as the owner
+// finds it and can release it.
 func (l *SharedLedger) Abandon(ticket ChangeTicket) error {
 	code := rk.SharedLedgerAbandon(l.pointer(), uint64(ticket))
 	runtime.KeepAlive(l)
@@ -117,11 +126,11 @@ type LedgerRequest struct {
 // Poll returns what to ask of the store now. All changes that wait become one write. Ask, report the answer, and poll
 // again, until it is RequestNone; then look at the outcomes.
 //
-// Cost: a copy of the ledger, the changes, and [Ledger.Encode].
+// Cost: the changes, and [Ledger.Encode].
 func (l *SharedLedger) Poll(now time.Time) (LedgerRequest, error) {
 	defer runtime.KeepAlive(l)
 	var c rk.LedgerRequest
-	if code := rk.SharedLedgerPoll(l.pointer(), uint64(now.UnixNano()), &c); code != rk.ResultOK {
+	if code := rk.SharedLedgerPoll(l.pointer(), nanoseconds(now), &c); code != rk.ResultOK {
 		return LedgerRequest{}, resultError(code)
 	}
 	request := LedgerRequest{Kind: LedgerRequestKind(c.Kind)}
@@ -138,7 +147,8 @@ func (l *SharedLedger) Poll(now time.Time) (LedgerRequest, error) {
 }
 
 // Got records the value of the store and its token; a nil token if there is no value. The error is a *LedgerError if
-// the value is no ledger of the pool: ErrOtherRange, ErrUnreadable or ErrEncrypted. Then the value is got again.
+// the value is no ledger of the pool (ErrOtherRange, ErrUnreadable, ErrEncrypted), or if the store had a value and has
+// none now (ErrUnreadable). Then the value is got again. Call Unanswered after any other error.
 func (l *SharedLedger) Got(value, token []byte) error {
 	answer := uint32(rk.LedgerAnswerGot)
 	if token == nil {
@@ -165,12 +175,8 @@ func (l *SharedLedger) Unanswered() error {
 }
 
 func (l *SharedLedger) answered(answer uint32, now time.Time, value, token []byte) error {
-	var nanoseconds uint64
-	if !now.IsZero() {
-		nanoseconds = uint64(now.UnixNano())
-	}
 	var details rk.Error
-	code := rk.SharedLedgerAnswered(l.pointer(), answer, nanoseconds, value, token, &details)
+	code := rk.SharedLedgerAnswered(l.pointer(), answer, nanoseconds(now), value, token, &details)
 	runtime.KeepAlive(l)
 	if code != rk.ResultOK {
 		return ledgerError(code, &details)
@@ -178,7 +184,7 @@ func (l *SharedLedger) answered(answer uint32, now time.Time, value, token []byt
 	return nil
 }
 
-// Outcome returns what a change has allocated or released, or its error, as the methods of [Ledger] do; *ended is false
+// Outcome returns what a change has allocated or released, or its error, as the methods of [Ledger] do; ended is false
 // as long as it waits. The error may be ErrUnanswered: a write of a change without an owner had no answer. The outcome
 // of a change is returned once.
 func (l *SharedLedger) Outcome(ticket ChangeTicket) (allocations []Allocation, ended bool, err error) {
@@ -196,18 +202,25 @@ func (l *SharedLedger) Outcome(ticket ChangeTicket) (allocations []Allocation, e
 	return allocations, !waits, err
 }
 
-// Known returns a copy of what is stored, as far as is known: as of the last answer. It is nil if nothing is known.
-// Cost: a copy of the ledger.
+// Known returns a copy of what is stored, as far as is known: as of the last answer. It is nil if nothing is known:
+// before the first answer, and while a put is under way.
+// Cost: that of [Ledger.Encode] and [OpenLedger].
 func (l *SharedLedger) Known() (*Ledger, error) {
 	var handle *rk.Ledger
 	code := rk.SharedLedgerKnown(l.pointer(), &handle)
 	runtime.KeepAlive(l)
-	switch code {
-	case rk.ResultOK:
-		return &Ledger{own(handle, rk.LedgerFree)}, nil
-	case rk.ResultNotInitialised:
+	if code == rk.ResultNotInitialised {
 		return nil, nil
-	default:
+	}
+	if code != rk.ResultOK {
 		return nil, resultError(code)
 	}
+	// In pure Go the handle is in the instance of the SharedLedger, whose calls would wait for those of the copy.
+	copied := &Ledger{own(handle, rk.LedgerFree)}
+	defer copied.Close()
+	stored, err := copied.Encode()
+	if err != nil {
+		return nil, err
+	}
+	return openLedger(l.pool, stored, l.seed)
 }

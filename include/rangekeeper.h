@@ -2449,6 +2449,10 @@ enum {
   RK_LEDGER_CHANGE_RELEASE_VALUE = 1605,
   /** Releases all that the owner has. */
   RK_LEDGER_CHANGE_RELEASE_OWNER = 1606,
+  /**
+   * Changes nothing: in a shared ledger it ends once the store was read after its submission (rk_shared_ledger_known).
+   */
+  RK_LEDGER_CHANGE_READ = 1607,
 };
 
 /** A change to a ledger; its kind determines what the fields mean. */
@@ -2520,7 +2524,8 @@ rk_result rk_ledger_owned_by(const rk_ledger *ledger, const char *owner, size_t 
                              rk_ledger_allocation *allocations, size_t capacity, size_t *len);
 
 /**
- * Writes a page of the values in use, ascending, from an offset of the range on. Cost: in a range of more than 2^24
+ * Writes a page of the values in use, ascending, from an offset of the range on. After a value at offset UINT64_MAX,
+ * *next_offset is that again. Cost: in a range of more than 2^24
  * values they are sorted first.
  */
 RK_MUST_CHECK
@@ -2613,8 +2618,8 @@ rk_result rk_shared_ledger_submit(rk_shared_ledger *shared, const rk_ledger_chan
 
 /**
  * Ends the wait for a change whose caller has gone. One that is not under way is not made. What it allocated for
- * nobody is released again; what it allocated for an owner is not, as the owner finds it and can release it. A ticket
- * that has ended is ignored.
+ * nobody is released again, unless its write has no answer; what it allocated for an owner is not, as the owner finds
+ * it and can release it. A ticket that has ended is ignored.
  */
 RK_MUST_CHECK
 rk_result rk_shared_ledger_abandon(rk_shared_ledger *shared, uint64_t ticket);
@@ -2639,7 +2644,8 @@ rk_result rk_shared_ledger_put(const rk_shared_ledger *shared, uint8_t *value, s
  * Reports how the request under way has ended, at the time `now`. `value` is that of RK_LEDGER_ANSWER_GOT, `token`
  * that of RK_LEDGER_ANSWER_GOT and RK_LEDGER_ANSWER_PUT; else both are ignored.
  *
- * The results of rk_ledger_new for a stored ledger: the value is got again then.
+ * RK_RESULT_INVALID_ARGUMENT if no request is under way that this answers. The results of rk_ledger_new for a stored
+ * ledger, and RK_RESULT_INVALID_OBJECT if the store had a value and has none now: the value is got again then.
  */
 RK_MUST_CHECK
 rk_result rk_shared_ledger_answered(rk_shared_ledger *shared, rk_ledger_answer answer, uint64_t now,
@@ -2660,7 +2666,7 @@ rk_result rk_shared_ledger_outcome(rk_shared_ledger *shared, uint64_t ticket, rk
 /**
  * Writes a copy of what is stored, as far as is known: as of the last answer.
  *
- * RK_RESULT_NOT_INITIALISED if nothing is known.
+ * RK_RESULT_NOT_INITIALISED if nothing is known: before the first answer, and while a put is under way.
  */
 RK_MUST_CHECK
 rk_result rk_shared_ledger_known(const rk_shared_ledger *shared, rk_ledger **ledger);

@@ -32,7 +32,8 @@ import (
 // the API has at most 1.5 MiB, and a ConfigMap 1 MiB: a ledger of 10,000 owners with names of 36 bytes takes about half
 // of that.
 //
-// The API server's etcd may be restored from a backup: end all programs that write the object before.
+// End all programs that write the object before it is deleted or emptied, or the API server's etcd is restored from a
+// backup. A program that has read a ledger refuses an object that has none.
 type Object struct {
 	// Client is the client of the resource, in a namespace if the resource is namespaced. Its limit of requests must
 	// allow two for each change: client-go's default is 5 in a second (rest.Config.QPS).
@@ -42,7 +43,7 @@ type Object struct {
 	// Name is the object's name.
 	Name string
 	// Field is the path to a field that has bytes as base64: in the schema of a custom resource a string with the
-	// format byte.
+	// format byte, and not in the status if that is a subresource.
 	Field []string
 }
 
@@ -87,8 +88,8 @@ func tokenOf(object *unstructured.Unstructured) []byte {
 
 // Put implements ledgerstore.Store.
 func (o Object) Put(ctx context.Context, value, token []byte) (newToken []byte, err error) {
-	object := &unstructured.Unstructured{Object: map[string]any{}}
-	if err := unstructured.SetNestedField(object.Object, base64.StdEncoding.EncodeToString(value), o.Field...); err != nil {
+	object, text := &unstructured.Unstructured{Object: map[string]any{}}, base64.StdEncoding.EncodeToString(value)
+	if err := unstructured.SetNestedField(object.Object, text, o.Field...); err != nil {
 		return nil, err
 	}
 	var stored *unstructured.Unstructured
@@ -110,6 +111,10 @@ func (o Object) Put(ctx context.Context, value, token []byte) (newToken []byte, 
 	}
 	switch {
 	case err == nil:
+		// The answer is also good if the field is not in the schema, or is that of a subresource.
+		if kept, _, _ := unstructured.NestedString(stored.Object, o.Field...); kept != text {
+			return nil, fmt.Errorf("%s %s: the API server does not keep field %s", o.Kind.Kind, o.Name, strings.Join(o.Field, "."))
+		}
 		return tokenOf(stored), nil
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) && token != nil:
 		return nil, ledgerstore.ErrChanged

@@ -120,6 +120,15 @@ func TestObject(t *testing.T) {
 	if value, _, err := other.Get(ctx); err == nil || err.Error() != "ConfigMap vnis: field data.note: illegal base64 data at input byte 3" {
 		t.Errorf("got %q, %v", value, err)
 	}
+	// A field that the API server does not keep.
+	dropped := Object{Client: store.Client, Kind: store.Kind, Name: "vnis", Field: []string{"status", "ledger"}}
+	_, token, err := dropped.Get(ctx)
+	if err != nil || token == nil {
+		t.Fatal(token, err)
+	}
+	if _, err := dropped.Put(ctx, []byte("x"), token); err == nil || err.Error() != "ConfigMap vnis: the API server does not keep field status.ledger" {
+		t.Error(err)
+	}
 	missing := Object{Client: objects.Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "pools"}), Name: "vnis", Field: []string{"spec", "ledger"}}
 	if _, err := missing.Put(ctx, []byte("x"), nil); !apierrors.IsNotFound(err) {
 		t.Error(err)

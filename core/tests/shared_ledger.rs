@@ -14,8 +14,8 @@ use common::{below, seeded};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rangekeeper::ledger::{
-    AllocateError, Allocation, Change, ChangeTicket, Choice, Ledger, LedgerValue, Outcome, Pool, Put, Request,
-    SharedLedger, Token, Want,
+    AllocateError, Allocation, Change, ChangeTicket, Choice, Ledger, LedgerValue, OpenError, Outcome, Pool, Put,
+    Request, SharedLedger, Token, Want,
 };
 use row::Row;
 
@@ -93,7 +93,7 @@ fn play(seed: u64, played: &mut Played) {
         let number = below(3, &mut rng) as usize;
         let name = format!("{number}/{}", below(3, &mut rng));
         let program = &mut programs[number];
-        match below(13, &mut rng) {
+        match below(14, &mut rng) {
             0..=2 => {
                 let is_idle = program.owners.get(&name).is_none_or(Option::is_some);
                 let owner = (below(4, &mut rng) > 0).then_some(name);
@@ -141,6 +141,9 @@ fn play(seed: u64, played: &mut Played) {
                     let (value, token) = store.late.swap_remove(at);
                     played.late += u64::from(store.row.put(value, token) != Put::Changed);
                 }
+            }
+            7 => {
+                program.under_way.insert(program.ledger.submit(Change::Read), (Change::Read, false));
             }
             6 => {
                 // A caller gives up. What it wanted for an owner may have happened.
@@ -222,7 +225,7 @@ fn answer(
     match program.ledger.next_request(clock.tick(), rng) {
         None => {}
         Some(Request::Wait { until }) => {
-            assert!(until > clock.0 && until <= clock.0 + Duration::from_secs(16), "{until:?} at {:?}", clock.0);
+            assert!(until > clock.0 && until <= clock.0 + Duration::from_secs(8), "{until:?} at {:?}", clock.0);
             played.waits += 1;
             clock.0 = until;
         }
@@ -272,7 +275,7 @@ fn check(programs: &mut [Program], store: &Store, pool: &Pool, played: &mut Play
                     program.unowned.push(allocation.first);
                 }
                 (Change::Allocate { owner: None, .. }, Outcome::NotAllocated(_) | Outcome::Unanswered) => {}
-                (Change::Release { .. }, Outcome::Unanswered) => {}
+                (Change::Release { .. }, Outcome::Unanswered) | (Change::Read, Outcome::Read) => {}
                 (Change::Release { value }, Outcome::Released(released)) => {
                     assert_eq!(released, [Allocation { first: value, len: 1 }]);
                 }
@@ -298,6 +301,135 @@ fn check(programs: &mut [Program], store: &Store, pool: &Pool, played: &mut Play
     let mut unowned: Vec<LedgerValue> = programs.iter().flat_map(|program| program.unowned.clone()).collect();
     unowned.sort_unstable();
     assert!(unowned.is_sorted_by(|one, other| one < other), "handed out twice: {unowned:?}");
+}
+
+const POOL: &str = "0-16777215";
+const MS: Duration = Duration::from_millis(1);
+
+fn program() -> (SharedLedger, Xoshiro256PlusPlus) {
+    let pool = Pool::new(POOL.parse().expect("a range"), Choice::Lowest);
+    (SharedLedger::new(pool, 1), Xoshiro256PlusPlus::seed_from_u64(1))
+}
+
+fn allocate(want: Want, owner: Option<&str>) -> Change {
+    Change::Allocate { want, owner: owner.map(str::to_owned) }
+}
+
+/// Answers requests until there is none. Returns how many writes there were.
+fn finish(ledger: &mut SharedLedger, row: &mut Row, rng: &mut Xoshiro256PlusPlus) -> u32 {
+    let mut writes = 0;
+    while let Some(request) = ledger.next_request(Duration::ZERO, rng) {
+        match request {
+            Request::Get => ledger.got(row.get()).expect("what a program wrote"),
+            Request::Wait { until } => panic!("it waits until {until:?}"),
+            Request::Put { value, token } => {
+                writes += 1;
+                match row.put(value, token) {
+                    Put::Stored(token) => ledger.put(token),
+                    Put::Changed => ledger.conflicted(Duration::ZERO),
+                }
+            }
+        }
+    }
+    writes
+}
+
+#[test]
+fn a_store_that_is_emptied_is_no_new_ledger() {
+    let ((mut ledger, mut rng), mut row) = (program(), Row::default());
+    ledger.submit(allocate(Want::Any, Some("a")));
+    finish(&mut ledger, &mut row, &mut rng);
+    for empty in [None, Some((Vec::new(), vec![9]))] {
+        // Another program has written, so that the next write is refused.
+        ledger.submit(allocate(Want::Any, Some("b")));
+        while let Some(Request::Put { .. } | Request::Wait { .. }) = ledger.next_request(Duration::MAX / 2, &mut rng) {
+            ledger.conflicted(Duration::MAX / 2);
+        }
+        assert_eq!(ledger.got(empty), Err(OpenError::Gone));
+    }
+    // Once it is there again, all goes on.
+    finish(&mut ledger, &mut row, &mut rng);
+    assert_eq!(ledger.known().map(Ledger::used), Some(2));
+}
+
+#[test]
+fn a_run_of_a_caller_that_has_gone_is_released_at_once() {
+    let ((mut ledger, mut rng), mut row) = (program(), Row::default());
+    let gone = ledger.submit(allocate(Want::Run(1 << 23), None));
+    finish(&mut ledger, &mut row, &mut rng);
+    assert_eq!(ledger.known().map(Ledger::used), Some(1 << 23));
+    ledger.abandon(gone);
+    assert_eq!(finish(&mut ledger, &mut row, &mut rng), 1);
+    assert_eq!(ledger.known().map(Ledger::used), Some(0));
+}
+
+#[test]
+fn a_read_writes_nothing_and_is_as_new_as_its_submission() {
+    let ((mut reader, mut rng), (mut writer, _), mut row) = (program(), program(), Row::default());
+    for used in 1..=3 {
+        writer.submit(allocate(Want::Any, None));
+        finish(&mut writer, &mut row, &mut rng);
+        let read = reader.submit(Change::Read);
+        assert_eq!(finish(&mut reader, &mut row, &mut rng), 0);
+        assert_eq!(reader.take_outcome(read), Some(Outcome::Read));
+        assert_eq!(reader.known().map(Ledger::used), Some(used));
+    }
+}
+
+#[test]
+fn a_clock_that_goes_back_makes_nobody_wait_longer() {
+    let (mut ledger, mut rng) = program();
+    let day = Duration::from_hours(24);
+    for (then, now) in [(day, Duration::ZERO), (Duration::MAX, day)] {
+        ledger.submit(allocate(Want::Any, Some("a")));
+        assert_eq!(ledger.next_request(then.saturating_sub(MS), &mut rng), Some(Request::Get));
+        assert_eq!(ledger.got(None), Ok(()));
+        assert!(matches!(ledger.next_request(then, &mut rng), Some(Request::Put { .. })));
+        ledger.conflicted(then);
+        ledger.next_request(then, &mut rng);
+        ledger.unanswered();
+        assert_eq!(ledger.next_request(now, &mut rng), Some(Request::Get));
+        ledger.unanswered();
+    }
+}
+
+#[test]
+fn an_attempt_begins_with_its_first_request() {
+    let (mut ledger, mut rng) = program();
+    let given_up = ledger.submit(allocate(Want::Any, Some("a")));
+    assert_eq!(ledger.next_request(MS, &mut rng), Some(Request::Get));
+    ledger.abandon(given_up);
+    assert_eq!(ledger.got(None), Ok(()));
+    assert_eq!(ledger.next_request(2 * MS, &mut rng), None);
+    let later = 100_000 * MS;
+    ledger.submit(allocate(Want::Any, Some("b")));
+    assert!(matches!(ledger.next_request(later, &mut rng), Some(Request::Put { .. })));
+    ledger.conflicted(later + MS);
+    match ledger.next_request(later + MS, &mut rng) {
+        Some(Request::Wait { until }) => assert!(until <= later + 5 * MS, "{until:?}"),
+        request => assert_eq!(request, Some(Request::Get)),
+    }
+}
+
+/// A put may be refused for another reason than its token. A write that is late can still arrive then.
+#[test]
+fn a_refused_write_with_the_same_token_prevents_no_late_one() {
+    let ((mut ledger, mut rng), mut row) = (program(), Row::default());
+    ledger.submit(allocate(Want::Any, Some("a")));
+    finish(&mut ledger, &mut row, &mut rng);
+    ledger.submit(allocate(Want::Any, Some("late")));
+    let Some(Request::Put { value, token }) = ledger.next_request(Duration::ZERO, &mut rng) else { panic!("no put") };
+    ledger.unanswered();
+    assert_eq!(ledger.next_request(Duration::ZERO, &mut rng), Some(Request::Get));
+    assert_eq!(ledger.got(row.get()), Ok(()));
+    assert!(matches!(ledger.next_request(Duration::ZERO, &mut rng), Some(Request::Put { .. })));
+    ledger.conflicted(Duration::ZERO);
+    let abandoned: Vec<_> = (0..9).map(ChangeTicket).collect();
+    abandoned.into_iter().for_each(|ticket| ledger.abandon(ticket));
+    let release = ledger.submit(Change::ReleaseOwner { owner: "late".to_owned() });
+    let writes = finish(&mut ledger, &mut row, &mut rng);
+    assert_eq!((writes, ledger.take_outcome(release)), (1, Some(Outcome::Released(Vec::new()))));
+    assert_eq!(row.put(value, token), Put::Changed, "the late write must not arrive after that");
 }
 
 fn play_all(schedules: u64) {

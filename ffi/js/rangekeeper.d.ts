@@ -24,7 +24,7 @@ export interface Pool {
   reserve?: string[];
   /** Parts that are handed out by name, or if no others are free. */
   staticBands?: string[];
-  /** A value is out of use for some time after its release; of more than atMost values, the oldest is free at once. */
+  /** Values are out of use for some time after their release; with more than atMost releases, the oldest is over at once. */
   coolDown?: { timeMs: number; atMost: number };
 }
 

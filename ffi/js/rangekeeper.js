@@ -5,7 +5,7 @@
 const OK = 0;
 const BUFFER_TOO_SMALL = 2;
 const NOT_ENDED = 59;
-const CHANGE = { any: 1601, value: 1602, run: 1603, block: 1604, release: 1605, releaseOwner: 1606 };
+const CHANGE = { any: 1601, value: 1602, run: 1603, block: 1604, release: 1605, releaseOwner: 1606, read: 1607 };
 const REQUEST = { none: 1701, get: 1702, create: 1703, replace: 1704, wait: 1705 };
 const ANSWER = { none: 1801, got: 1802, missing: 1803, put: 1804, changed: 1805 };
 const CODES = {
@@ -344,11 +344,10 @@ class SharedLedger {
 
   async read() {
     for (;;) {
-      // Nobody has this owner, so that nothing is written; but the answer needs a read that is as new as this call.
-      await this.releaseOwner("");
+      await this.#change((args) => args.change(CHANGE.read), "");
       const stored = this.#lib.call((args, c) => {
         const known = args.block(4);
-        // There is none if another program has written since.
+        // There is none if a write has begun since.
         if (c.rk_shared_ledger_known(this.#handle, known) !== OK) return undefined;
         const ledger = args.u32(known);
         const bytes = args.encoded(ledger);

@@ -150,6 +150,7 @@ impl From<Owned> for Failure {
 pub(crate) fn allocations(outcome: Outcome) -> Result<Vec<rk_ledger_allocation>, Failure> {
     match outcome {
         Outcome::Allocated(allocation) => Ok(vec![allocation.into()]),
+        Outcome::Read => Ok(Vec::new()),
         Outcome::Released(released) => Ok(released.into_iter().map(rk_ledger_allocation::from).collect()),
         Outcome::NotAllocated(error) => Err(error.into()),
         Outcome::NotReleased(owned) => Err(owned.into()),
@@ -344,7 +345,8 @@ pub unsafe extern "C" fn rk_ledger_owned_by(
     })
 }
 
-/// Writes a page of the values in use, ascending, from an offset of the range on. Cost: in a range of more than 2^24
+/// Writes a page of the values in use, ascending, from an offset of the range on. After a value at offset UINT64_MAX,
+/// *next_offset is that again. Cost: in a range of more than 2^24
 /// values they are sorted first.
 #[must_use]
 #[unsafe(no_mangle)]
@@ -445,7 +447,7 @@ impl From<LedgerFinding> for Finding {
             LedgerFinding::SeveralAllocations { owner, has } => {
                 ("SeveralAllocations", Some(owner), has.first().map(|has| has.first.to_string()))
             }
-            LedgerFinding::NoOwner { value } => ("NoOwner", None, Some(value.to_string())),
+            LedgerFinding::NoOwner { has } => ("NoOwner", None, Some(has.first.to_string())),
             // The core's enum may get findings that this ABI does not have yet: the message tells them.
             _ => ("Unknown", None, None),
         };

@@ -149,6 +149,8 @@ pub const RK_LEDGER_CHANGE_ALLOCATE_BLOCK: rk_ledger_change_kind = 1604;
 pub const RK_LEDGER_CHANGE_RELEASE_VALUE: rk_ledger_change_kind = 1605;
 /// Releases all that the owner has.
 pub const RK_LEDGER_CHANGE_RELEASE_OWNER: rk_ledger_change_kind = 1606;
+/// Changes nothing: in a shared ledger it ends once the store was read after its submission (rk_shared_ledger_known).
+pub const RK_LEDGER_CHANGE_READ: rk_ledger_change_kind = 1607;
 
 /// A change to a ledger; its kind determines what the fields mean.
 #[repr(C)]
@@ -173,6 +175,10 @@ impl rk_ledger_change {
             RK_LEDGER_CHANGE_ALLOCATE_RUN => Want::Run(n),
             RK_LEDGER_CHANGE_ALLOCATE_BLOCK => Want::Block(n.try_into().unwrap_or(u8::MAX)),
             RK_LEDGER_CHANGE_RELEASE_VALUE => return Ok(Change::Release { value: value()? }),
+            RK_LEDGER_CHANGE_READ => return Ok(Change::Read),
+            RK_LEDGER_CHANGE_RELEASE_OWNER if owner.is_empty() => {
+                return Err(Failure::new(rk_result::InvalidArgument, "a release by owner needs an owner"));
+            }
             RK_LEDGER_CHANGE_RELEASE_OWNER => return Ok(Change::ReleaseOwner { owner: owner.to_owned() }),
             _ => {
                 let message = format_args!("the kind of change, {kind}, is unknown");

@@ -23,6 +23,8 @@ struct State {
     ledger: SharedLedger,
     generator: Xoshiro256PlusPlus,
     seed: u64,
+    /// What was asked, and has no answer yet.
+    asked: rk_ledger_request_kind,
     /// The value and the token of the put under way.
     put: (Vec<u8>, Token),
 }
@@ -91,6 +93,7 @@ pub unsafe extern "C" fn rk_shared_ledger_new(
                 ledger: SharedLedger::new(self::pool(pool)?, seed),
                 generator: Xoshiro256PlusPlus::seed_from_u64(seed),
                 seed,
+                asked: RK_LEDGER_REQUEST_NONE,
                 put: (Vec::new(), Token::new()),
             })));
             Ok(())
@@ -143,8 +146,8 @@ pub unsafe extern "C" fn rk_shared_ledger_submit(
 }
 
 /// Ends the wait for a change whose caller has gone. One that is not under way is not made. What it allocated for
-/// nobody is released again; what it allocated for an owner is not, as the owner finds it and can release it. A ticket
-/// that has ended is ignored.
+/// nobody is released again, unless its write has no answer; what it allocated for an owner is not, as the owner finds
+/// it and can release it. A ticket that has ended is ignored.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_shared_ledger_abandon(shared: *mut rk_shared_ledger, ticket: u64) -> rk_result {
@@ -170,9 +173,9 @@ pub unsafe extern "C" fn rk_shared_ledger_poll(
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let (shared, out) = unsafe { (borrow(scope, shared)?, Out::new(scope, request)?) };
-        shared.0.with(|State { ledger, generator, put, .. }| {
+        shared.0.with(|State { ledger, generator, asked, put, .. }| {
             let none = rk_ledger_request { kind: RK_LEDGER_REQUEST_NONE, ..rk_ledger_request::default() };
-            out.write(match ledger.next_request(Duration::from_nanos(now), generator) {
+            let request = match ledger.next_request(Duration::from_nanos(now), generator) {
                 None => none,
                 Some(Request::Get) => rk_ledger_request { kind: RK_LEDGER_REQUEST_GET, ..none },
                 Some(Request::Wait { until }) => {
@@ -183,7 +186,11 @@ pub unsafe extern "C" fn rk_shared_ledger_poll(
                     *put = (value, token.unwrap_or_default());
                     rk_ledger_request { kind, value_len: put.0.len(), token_len: put.1.len(), until: 0 }
                 }
-            });
+            };
+            if request.kind != RK_LEDGER_REQUEST_NONE {
+                *asked = request.kind;
+            }
+            out.write(request);
             Ok(())
         })
     })
@@ -222,7 +229,8 @@ pub unsafe extern "C" fn rk_shared_ledger_put(
 /// Reports how the request under way has ended, at the time `now`. `value` is that of RK_LEDGER_ANSWER_GOT, `token`
 /// that of RK_LEDGER_ANSWER_GOT and RK_LEDGER_ANSWER_PUT; else both are ignored.
 ///
-/// The results of rk_ledger_new for a stored ledger: the value is got again then.
+/// RK_RESULT_INVALID_ARGUMENT if no request is under way that this answers. The results of rk_ledger_new for a stored
+/// ledger, and RK_RESULT_INVALID_OBJECT if the store had a value and has none now: the value is got again then.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_shared_ledger_answered(
@@ -243,17 +251,27 @@ pub unsafe extern "C" fn rk_shared_ledger_answered(
                 slice(scope, value, value_len).named("value")?,
                 slice(scope, token, token_len).named("token")?,
             );
-            shared.0.with(|State { ledger, put, .. }| {
+            shared.0.with(|State { ledger, asked, put, .. }| {
+                let is_get = *asked == RK_LEDGER_REQUEST_GET;
+                let is_put = [RK_LEDGER_REQUEST_CREATE, RK_LEDGER_REQUEST_REPLACE].contains(asked);
+                let is_answer = match answer {
+                    RK_LEDGER_ANSWER_GOT | RK_LEDGER_ANSWER_MISSING => is_get,
+                    RK_LEDGER_ANSWER_PUT | RK_LEDGER_ANSWER_CHANGED => is_put,
+                    RK_LEDGER_ANSWER_NONE => true,
+                    _ => false,
+                };
+                if !is_answer {
+                    let message = format_args!("answer {answer} is none to the request under way");
+                    return Err(Failure::new(rk_result::InvalidArgument, message));
+                }
+                *asked = RK_LEDGER_REQUEST_NONE;
+                let (value, token) = (value.to_vec(), token.to_vec());
                 match answer {
-                    RK_LEDGER_ANSWER_NONE => ledger.unanswered(),
-                    RK_LEDGER_ANSWER_GOT => ledger.got(Some((value.to_vec(), token.to_vec())))?,
+                    RK_LEDGER_ANSWER_GOT => ledger.got(Some((value, token)))?,
                     RK_LEDGER_ANSWER_MISSING => ledger.got(None)?,
-                    RK_LEDGER_ANSWER_PUT => ledger.put(token.to_vec()),
+                    RK_LEDGER_ANSWER_PUT => ledger.put(token),
                     RK_LEDGER_ANSWER_CHANGED => ledger.conflicted(Duration::from_nanos(now)),
-                    _ => {
-                        let message = format_args!("answer {answer} is unknown");
-                        return Err(Failure::new(rk_result::InvalidArgument, message));
-                    }
+                    _ => ledger.unanswered(),
                 }
                 *put = (Vec::new(), Token::new());
                 Ok(())
@@ -305,7 +323,7 @@ pub unsafe extern "C" fn rk_shared_ledger_outcome(
 
 /// Writes a copy of what is stored, as far as is known: as of the last answer.
 ///
-/// RK_RESULT_NOT_INITIALISED if nothing is known.
+/// RK_RESULT_NOT_INITIALISED if nothing is known: before the first answer, and while a put is under way.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_shared_ledger_known(

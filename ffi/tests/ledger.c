@@ -154,6 +154,15 @@ static void shared(void) {
   CHECK_OK(rk_shared_ledger_outcome(second, b, made, 4, &n, &error));
   CHECK(made[0].first.low == 4100);
 
+  /* A read writes nothing. */
+  const rk_ledger_change read = {.kind = RK_LEDGER_CHANGE_READ};
+  const uint8_t version = row.version;
+  uint64_t ticket = 0;
+  CHECK_OK(rk_shared_ledger_submit(first, &read, NULL, 0, &ticket, &error));
+  play(first);
+  CHECK_OK(rk_shared_ledger_outcome(first, ticket, NULL, 0, &n, &error));
+  CHECK(n == 0 && row.version == version);
+
   /* A caller that goes, and a program that wrote in between. */
   const uint64_t c = submit(first, ""), d = submit(first, "d");
   CHECK_OK(rk_shared_ledger_abandon(first, c));

@@ -1220,8 +1220,11 @@ static void ledgers(void) {
   CHECK_NULL(rk_shared_ledger_answered(shared, RK_LEDGER_ANSWER_GOT, 0, NULL, 0, NULL, 1, NULL));
   CHECK_INVALID(rk_shared_ledger_answered(shared, 1, 0, NULL, 0, NULL, 0, NULL));
   /* Answers that nothing was asked for. */
-  CHECK_OK(rk_shared_ledger_answered(shared, RK_LEDGER_ANSWER_PUT, 0, NULL, 0, NULL, 0, NULL));
-  CHECK_OK(rk_shared_ledger_answered(shared, RK_LEDGER_ANSWER_CHANGED, 0, NULL, 0, NULL, 0, NULL));
+  CHECK_INVALID(rk_shared_ledger_answered(shared, RK_LEDGER_ANSWER_PUT, 0, NULL, 0, NULL, 0, NULL));
+  CHECK_INVALID(rk_shared_ledger_answered(shared, RK_LEDGER_ANSWER_CHANGED, 0, NULL, 0, NULL, 0, NULL));
+  CHECK_INVALID(rk_shared_ledger_answered(shared, RK_LEDGER_ANSWER_GOT, 0, NULL, 0, NULL, 0, NULL));
+  const rk_ledger_change nobody = {.kind = RK_LEDGER_CHANGE_RELEASE_OWNER};
+  CHECK_INVALID(rk_shared_ledger_submit(shared, &nobody, NULL, 0, &ticket, NULL));
   CHECK_OK(rk_shared_ledger_answered(shared, RK_LEDGER_ANSWER_NONE, 0, NULL, 0, NULL, 0, NULL));
   CHECK_NULL(rk_shared_ledger_outcome(NULL, 1, made, 1, &n, NULL));
   CHECK_NULL(rk_shared_ledger_outcome(shared, 1, NULL, 1, &n, NULL));

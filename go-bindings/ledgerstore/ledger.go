@@ -55,10 +55,12 @@ func (l *Ledger) Close() error {
 }
 
 // Allocate allocates what is wanted, for an owner or, if it is empty, for nobody, and returns once that is stored. An
-// owner that has what it wants gets it again, and nothing is written. So after an error of the store call it again with
-// the same owner. See [rangekeeper.Ledger.Allocate] for the errors of the ledger.
+// owner that has what it wants gets it again. So after an error of the store call it again with the same owner. See
+// [rangekeeper.Ledger.Allocate] for the errors of the ledger. An error of the store is rangekeeper.ErrUnanswered, too,
+// if an allocation for nobody may have been written.
 //
-// If ctx ends first, the allocation is not made, or an owner has it, and what nobody has is released.
+// If ctx ends first, the allocation is not made, or its owner has it. What nobody has is released, unless the store
+// does not answer.
 func (l *Ledger) Allocate(ctx context.Context, want rangekeeper.Want, owner string) (rangekeeper.Allocation, error) {
 	all, err := l.change(ctx, func() (rangekeeper.ChangeTicket, error) { return l.shared.SubmitAllocate(want, owner) })
 	if err != nil {
@@ -82,11 +84,10 @@ func (l *Ledger) ReleaseOwner(ctx context.Context, owner string) ([]rangekeeper.
 // Read returns a copy of what is stored now, for look-ups and audits. It has a Close.
 func (l *Ledger) Read(ctx context.Context) (*rangekeeper.Ledger, error) {
 	for {
-		// Nobody has this owner, so that nothing is written; but the answer needs a read that is as new as this call.
-		if _, err := l.ReleaseOwner(ctx, ""); err != nil {
+		if _, err := l.change(ctx, l.shared.SubmitRead); err != nil {
 			return nil, err
 		}
-		// It is nil if another program has written since.
+		// It is nil if a write has begun since.
 		if known, err := l.shared.Known(); known != nil || err != nil {
 			return known, err
 		}
@@ -151,7 +152,7 @@ func (l *Ledger) ask() {
 			err = l.carryOut(&request)
 		}
 		l.mutex.Lock()
-		l.deliver()
+		l.deliver(err)
 		if err != nil {
 			// What is to be released for callers that have gone waits for the next call.
 			l.end(err)
@@ -169,8 +170,11 @@ func (l *Ledger) next() (rangekeeper.LedgerRequest, error) {
 	defer l.mutex.Unlock()
 	request, err := l.shared.Poll(time.Now())
 	if err == nil && request.Kind == rangekeeper.RequestNone {
-		l.deliver()
+		l.deliver(nil)
 		l.running = false
+	}
+	if err != nil {
+		err = l.unanswered(err) // nothing is under way
 	}
 	return request, err
 }
@@ -190,7 +194,10 @@ func (l *Ledger) carryOut(request *rangekeeper.LedgerRequest) error {
 		if err != nil {
 			return l.unanswered(fmt.Errorf("read the ledger: %w", err))
 		}
-		return l.shared.Got(value, token)
+		if err := l.shared.Got(value, token); err != nil {
+			return l.unanswered(fmt.Errorf("read the ledger: %w", err))
+		}
+		return nil
 	default:
 		var token []byte
 		if request.Kind == rangekeeper.RequestReplace {
@@ -199,24 +206,40 @@ func (l *Ledger) carryOut(request *rangekeeper.LedgerRequest) error {
 		newToken, err := l.store.Put(ctx, request.Value, token)
 		switch {
 		case err == nil:
-			return l.shared.Put(newToken)
+			return l.reported(l.shared.Put(newToken))
 		case errors.Is(err, ErrChanged):
-			return l.shared.Changed(time.Now())
+			return l.reported(l.shared.Changed(time.Now()))
 		default:
 			return l.unanswered(fmt.Errorf("write the ledger: %w", err))
 		}
 	}
 }
 
+// unanswered reports that a request has no answer, for this reason.
 func (l *Ledger) unanswered(err error) error {
-	return errors.Join(err, l.shared.Unanswered())
+	if more := l.shared.Unanswered(); more != nil && !errors.Is(err, more) {
+		return errors.Join(err, more)
+	}
+	return err
 }
 
-// deliver returns the outcomes of changes that have ended. The caller has the mutex.
-func (l *Ledger) deliver() {
+// reported lets nothing be under way after a report that was refused.
+func (l *Ledger) reported(err error) error {
+	if err == nil {
+		return nil
+	}
+	return l.unanswered(err)
+}
+
+// deliver returns the outcomes of changes that have ended. Where one is unknown, fault of the store is the reason. The
+// caller has the mutex.
+func (l *Ledger) deliver(fault error) {
 	for ticket, outcome := range l.waiting {
 		if allocations, ended, err := l.shared.Outcome(ticket); ended {
 			delete(l.waiting, ticket)
+			if fault != nil && errors.Is(err, rangekeeper.ErrUnanswered) {
+				err = fmt.Errorf("%w: %w", err, fault)
+			}
 			outcome <- result{allocations, err}
 		}
 	}

@@ -9,7 +9,7 @@
 //	...
 //	vni, err := ledger.Allocate(ctx, rangekeeper.WantAny(), string(tenant.UID))
 //
-// What to do, and when a value is free again, decides a [rangekeeper.SharedLedger].
+// A [rangekeeper.SharedLedger] decides what to ask of the store.
 package ledgerstore
 
 import (
@@ -24,7 +24,7 @@ import (
 // missing.
 var ErrChanged = errors.New("the stored value has changed")
 
-// Store keeps one value. A Ledger makes one call at a time.
+// Store keeps one value. A Ledger makes one call at a time. A call ends when its context does.
 type Store interface {
 	// Get returns the value and its token; a nil token if there is no value. A token differs for each write of the
 	// value, also if it writes the same value again: a hash of the value is none.

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
 use std::num::NonZeroU8;
 
-use super::{Allocation, Ledger, LedgerValue, values_from};
+use super::runs::in_a_row;
+use super::{Allocation, Ledger, values_from};
 
 /// What is wrong with an owner or a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,10 +30,10 @@ pub enum LedgerFinding {
         /// What it has, ascending.
         has: Vec<Allocation>,
     },
-    /// A value is in use and has no owner, while others have one.
+    /// Values in a row are in use and have no owner, while others have one.
     NoOwner {
-        /// The value.
-        value: LedgerValue,
+        /// The values.
+        has: Allocation,
     },
 }
 
@@ -45,7 +46,10 @@ impl Display for LedgerFinding {
                 let has: Vec<String> = has.iter().map(values_from).collect();
                 write!(f, "{owner} has several allocations: {}", has.join(", "))
             }
-            Self::NoOwner { value } => write!(f, "{value} is in use and has no owner"),
+            Self::NoOwner { has } => match has.len {
+                1 => write!(f, "{} is in use and has no owner", has.first),
+                len => write!(f, "{len} values from {} are in use and have no owner", has.first),
+            },
         }
     }
 }
@@ -75,8 +79,8 @@ impl Ledger {
         }
         if !self.owners.is_empty() {
             let unowned = self.offsets().filter(|offset| self.owners.at(*offset).is_none());
-            let values = unowned.filter_map(|offset| self.pool.range.value_at(offset));
-            findings.extend(values.map(|value| LedgerFinding::NoOwner { value }));
+            let runs = in_a_row(unowned).into_iter().map(|(first, len)| self.allocation(first, len));
+            findings.extend(runs.map(|has| LedgerFinding::NoOwner { has }));
         }
         findings
     }

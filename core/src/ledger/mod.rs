@@ -59,6 +59,7 @@ pub use stored::OpenError;
 
 use self::cooling::Cooling;
 use self::owners::Owners;
+use self::runs::in_a_row;
 use crate::bitmap::Wanted;
 use crate::offsets::{Offsets, Region};
 use crate::range_allocation::{Form, RangeAllocation};
@@ -294,6 +295,18 @@ impl Ledger {
         Ok(true)
     }
 
+    /// Releases those of `len` offsets in a row that are in use and have no owner.
+    fn release_unowned(&mut self, first: u64, len: u32, now: Duration) {
+        self.expire(now);
+        let is_unowned = |offset: u64| {
+            self.taken.contains(offset) && self.cooling.at(offset).is_none() && self.owners.at(offset).is_none()
+        };
+        let offsets = (0..u64::from(len)).map(|distance| first + distance).filter(|offset| is_unowned(*offset));
+        for (first, len) in in_a_row(offsets) {
+            self.give_back(first, len, now);
+        }
+    }
+
     /// Releases all that an owner has, and returns it; nothing if it has nothing, as after an earlier release.
     pub fn release_owner(&mut self, owner: &str, now: Duration) -> Vec<Allocation> {
         self.expire(now);
@@ -402,10 +415,13 @@ impl Ledger {
             return Err(AllocateError::Excluded { value, range });
         }
         if let Some((first, len, until)) = self.cooling.at(offset) {
-            // The others of its run cool on, each by itself.
+            // The others of its run cool on: those before it, and those after it.
             self.cooling.remove(first);
-            for other in (0..u64::from(len)).map(|distance| first + distance).filter(|other| *other != offset) {
-                self.cooling.insert(other, 1, until);
+            let before = (offset - first) as u32;
+            for (first, len) in [(first, before), (offset.saturating_add(1), len - before - 1)] {
+                if len > 0 {
+                    self.cooling.insert(first, len, until);
+                }
             }
         } else if self.taken.contains(offset) {
             let owner = self.owner_of(value).map(str::to_owned);

@@ -44,3 +44,15 @@ impl<T> Runs<T> {
         self.0.iter().map(|(first, (len, about))| (*first, *len, about))
     }
 }
+
+/// Ascending offsets as rows: first offset and length.
+pub(super) fn in_a_row(offsets: impl IntoIterator<Item = u64>) -> Vec<(u64, u32)> {
+    let mut rows: Vec<(u64, u32)> = Vec::new();
+    for offset in offsets {
+        match rows.last_mut() {
+            Some((first, len)) if first.checked_add(u64::from(*len)) == Some(offset) && *len < u32::MAX => *len += 1,
+            _ => rows.push((offset, 1)),
+        }
+    }
+    rows
+}

@@ -1,6 +1,6 @@
 //! A ledger in a store that several programs write.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use rand_core::Rng;
@@ -35,6 +35,9 @@ pub enum Change {
         /// The owner.
         owner: String,
     },
+    /// Nothing. It ends once the ledger was read after its submission; then [`SharedLedger::known`] is what was stored
+    /// at some time since.
+    Read,
 }
 
 /// How a change has ended.
@@ -49,6 +52,8 @@ pub enum Outcome {
     Released(Vec<Allocation>),
     /// The value belongs to an owner, and was not released.
     NotReleased(Owned),
+    /// The ledger was read.
+    Read,
     /// A write of this change without an owner had no answer. Whether it took effect is unknown, and it is not
     /// repeated.
     Unanswered,
@@ -186,10 +191,12 @@ pub struct SharedLedger {
     pool: Pool,
     seed: u64,
     next_ticket: u64,
-    waiting: VecDeque<(ChangeTicket, Change)>,
-    /// Changes that wait and whose outcome nobody wants to know.
-    untold: BTreeSet<ChangeTicket>,
-    /// Changes of the write under way, with their outcomes if it takes effect.
+    waiting: BTreeMap<ChangeTicket, Change>,
+    /// Offsets of callers that have gone, to be released by the next write: first and number.
+    returned: Vec<(u64, u32)>,
+    /// Those of the write under way.
+    returning: Vec<(u64, u32)>,
+    /// Changes of the write under way, by ticket, with their outcomes if it takes effect.
     written: Vec<(ChangeTicket, Change, Outcome)>,
     /// Those of them whose callers have gone.
     abandoned: BTreeSet<ChangeTicket>,
@@ -199,10 +206,13 @@ pub struct SharedLedger {
     /// Changes before this one were submitted before `known` was read.
     read_after: u64,
     late: Late,
-    /// What is stored if the write under way takes effect.
-    next: Option<Ledger>,
+    /// What is stored if the write under way takes effect, with the token that it replaces. Nothing is known then, as
+    /// either this is or what another program has written: a copy of 2 MiB for each attempt would be for nothing.
+    next: Option<(Ledger, Option<Token>)>,
     /// While a get is under way: changes before this one were submitted before it.
     getting: Option<u64>,
+    /// Whether the store had a value.
+    had_value: bool,
     back_off: BackOff,
 }
 
@@ -229,18 +239,19 @@ impl BackOff {
     /// When the next attempt may begin, if that is later than now.
     fn wait(&mut self, now: Duration, rng: &mut impl Rng) -> Option<Duration> {
         if let Some(within) = self.within.take() {
-            self.until = now + Duration::from_nanos(fraction(within.as_nanos() + 1, rng) as u64);
+            self.until = now.saturating_add(Duration::from_nanos(fraction(within.as_nanos() + 1, rng) as u64));
         }
-        (now < self.until).then_some(self.until)
+        // A clock that has gone back would make the wait as much longer.
+        let is_soon = self.until.saturating_sub(now) <= LONGEST_ATTEMPT * (1 << MOST_DOUBLINGS);
+        (now < self.until && is_soon).then_some(self.until)
     }
 }
 
 /// An attempt that took longer counts as this: its store had a fault, and no more load than others.
-const LONGEST_ATTEMPT: Duration = Duration::from_secs(1);
+const LONGEST_ATTEMPT: Duration = Duration::from_millis(500);
 
-/// The wait is up to 4 times as long as the attempt took, up to 8 times after a second one, and from the third one on
-/// up to 2 to the power of this. Of 128 programs that write at once, each needs three attempts with that, without it
-/// 50.
+/// The wait is up to 4 times as long as the attempt took, up to 8 times after a second one, then up to 16 times: 2 to
+/// the power of this. Of 128 programs that write at once, each needs three attempts with that, without it 50.
 const MOST_DOUBLINGS: u32 = 4;
 
 impl SharedLedger {
@@ -250,8 +261,9 @@ impl SharedLedger {
             pool,
             seed,
             next_ticket: 0,
-            waiting: VecDeque::new(),
-            untold: BTreeSet::new(),
+            waiting: BTreeMap::new(),
+            returned: Vec::new(),
+            returning: Vec::new(),
             written: Vec::new(),
             abandoned: BTreeSet::new(),
             ended: BTreeMap::new(),
@@ -260,6 +272,7 @@ impl SharedLedger {
             late: Late::AtTheNextToken,
             next: None,
             getting: None,
+            had_value: false,
             back_off: BackOff::default(),
         }
     }
@@ -268,7 +281,7 @@ impl SharedLedger {
     pub fn submit(&mut self, change: Change) -> ChangeTicket {
         let ticket = ChangeTicket(self.next_ticket);
         self.next_ticket += 1;
-        self.waiting.push_back((ticket, change));
+        self.waiting.insert(ticket, change);
         ticket
     }
 
@@ -288,60 +301,67 @@ impl SharedLedger {
     }
 
     /// The caller of a change no longer waits for its outcome. A change that is not under way is not made. If it was
-    /// made, or will be by the write under way, then what it allocated for nobody is released again; what it allocated
-    /// for an owner is not, as the owner finds it and can release it.
+    /// made, or will be by the write under way, then what it allocated for nobody is released again, unless that write
+    /// has no answer; what it allocated for an owner is not, as the owner finds it and can release it.
     pub fn abandon(&mut self, ticket: ChangeTicket) {
         if let Some((change, outcome)) = self.ended.remove(&ticket) {
             self.give_back(&change, &outcome);
-        } else if self.written.iter().any(|(written, ..)| *written == ticket) {
+        } else if self.written.binary_search_by_key(&ticket, |(written, ..)| *written).is_ok() {
             self.abandoned.insert(ticket);
         } else {
-            self.waiting.retain(|(waiting, _)| *waiting != ticket);
+            self.waiting.remove(&ticket);
         }
     }
 
     /// Releases what was allocated for nobody, as its caller will not release it.
     fn give_back(&mut self, change: &Change, outcome: &Outcome) {
         let (Change::Allocate { owner: None, .. }, Outcome::Allocated(allocation)) = (change, outcome) else { return };
-        let range = self.pool.range();
-        let first = range.offset_of(allocation.first).unwrap_or(0);
-        for value in (first..).map_while(|offset| range.value_at(offset)).take(allocation.len as usize) {
-            let ticket = self.submit(Change::Release { value });
-            self.untold.insert(ticket);
-        }
+        self.returned.extend(self.pool.range().offset_of(allocation.first).map(|first| (first, allocation.len)));
     }
 
-    /// What is stored, as far as is known: as of the last get or put.
+    /// What is stored, as far as is known: as of the last get or put. `None` before the first one, and while a put is
+    /// under way.
     pub fn known(&self) -> Option<&Ledger> {
         self.known.as_ref().map(|(ledger, _)| ledger)
     }
 
     /// The next request to the store; `None` if no change waits, or if a request is under way. All changes that wait
-    /// become one write. If they change nothing, because they are refused or were made before, they end once the ledger
-    /// was read after their submission, and without a write unless one had no answer or is the first.
+    /// become one write. Changes that are refused or were made before need no write: they end once the ledger was read
+    /// after their submission. But as long as an earlier write may still arrive, also one of this program's last run, a
+    /// write comes first that prevents it.
     ///
-    /// Cost: a copy of the ledger, the changes, and [`Ledger::encode`].
+    /// Cost: the changes, and [`Ledger::encode`].
     pub fn next_request(&mut self, now: Duration, rng: &mut impl Rng) -> Option<Request> {
-        if self.getting.is_some() || self.next.is_some() || self.waiting.is_empty() {
+        if self.getting.is_some() || self.next.is_some() {
+            return None;
+        }
+        if self.waiting.is_empty() && self.returned.is_empty() {
+            self.back_off.began = None;
             return None;
         }
         if let Some(until) = self.back_off.wait(now, rng) {
             return Some(Request::Wait { until });
         }
         self.back_off.began.get_or_insert(now);
-        let Some((ledger, token)) = &self.known else { return Some(self.get()) };
-        let (mut next, before) = (ledger.clone(), ledger.changes);
-        let changes = self.waiting.drain(..).map(|(ticket, change)| {
+        let Some((mut next, token)) = self.known.take() else { return Some(self.get()) };
+        let before = next.changes;
+        self.returning = std::mem::take(&mut self.returned);
+        for (first, len) in &self.returning {
+            next.release_unowned(*first, *len, now);
+        }
+        let changes = std::mem::take(&mut self.waiting).into_iter().map(|(ticket, change)| {
             let outcome = next.apply(&change, now, rng);
             (ticket, change, outcome)
         });
         self.written = changes.collect();
         // A write that is late would still make what was found refused or released already, so its token must pass.
-        if next.changes > before || self.late == Late::At(token.clone()) {
+        let decides = self.written.iter().any(|(_, change, _)| *change != Change::Read);
+        if next.changes > before || decides && self.late == Late::At(token.clone()) {
             let request = Request::Put { value: next.encode(), token: token.clone() };
-            self.next = Some(next);
+            self.next = Some((next, token));
             return Some(request);
         }
+        self.known = Some((next, token));
         if self.written.iter().all(|(ticket, ..)| ticket.0 < self.read_after) {
             self.back_off = BackOff::default();
             self.end_written();
@@ -349,6 +369,7 @@ impl SharedLedger {
         }
         // What is known may be old by now.
         self.waiting = self.written.drain(..).map(|(ticket, change, _)| (ticket, change)).collect();
+        self.returned.append(&mut self.returning);
         Some(self.get())
     }
 
@@ -397,13 +418,19 @@ impl SharedLedger {
     /// The value was got; `None` if there is none.
     ///
     /// # Errors
-    /// If the value is no ledger of the pool. Changes go on waiting, and the value is got again.
+    /// If the value is no ledger of the pool, or is missing or empty and was not before: a new one would give all values
+    /// again. Changes go on waiting, and the value is got again.
     pub fn got(&mut self, stored: Option<(Vec<u8>, Token)>) -> Result<(), OpenError> {
         let getting = self.getting.take();
-        let (ledger, token) = match stored {
-            None => (Ledger::new(self.pool.clone(), self.seed), None),
-            Some((value, token)) => (Ledger::open(self.pool.clone(), &value, self.seed)?, Some(token)),
+        self.known = None;
+        let (value, token) = stored.map_or((Vec::new(), None), |(value, token)| (value, Some(token)));
+        let opened = if value.is_empty() && self.had_value {
+            Err(OpenError::Gone)
+        } else {
+            Ledger::open(self.pool.clone(), &value, self.seed)
         };
+        let ledger = opened.inspect_err(|_| self.back_off.began = None)?;
+        self.had_value |= !value.is_empty();
         self.late = match std::mem::replace(&mut self.late, Late::No) {
             Late::AtTheNextToken => Late::At(token.clone()),
             Late::At(late) if late == token => Late::At(late),
@@ -416,9 +443,10 @@ impl SharedLedger {
 
     /// The value was put, and has this token.
     pub fn put(&mut self, token: Token) {
-        if let Some(next) = self.next.take() {
+        if let Some((next, _)) = self.next.take() {
             self.known = Some((next, Some(token)));
             self.late = Late::No;
+            self.had_value = true;
             self.back_off = BackOff::default();
             self.end_written();
         }
@@ -444,12 +472,14 @@ impl SharedLedger {
     /// Lets the changes of the write under way wait again, in their order. Those that may have taken effect and leave
     /// no trace end.
     fn again(&mut self, may_have_taken_effect: bool) {
-        if self.next.take().is_none() {
-            return;
+        let Some((_, token)) = self.next.take() else { return };
+        let mut returning = std::mem::take(&mut self.returning);
+        if may_have_taken_effect {
+            self.late = Late::At(token);
+        } else {
+            self.returned.append(&mut returning);
         }
-        let token = self.known.take().and_then(|(_, token)| token);
-        self.late = if may_have_taken_effect { Late::At(token) } else { Late::No };
-        for (ticket, change, outcome) in std::mem::take(&mut self.written).into_iter().rev() {
+        for (ticket, change, outcome) in std::mem::take(&mut self.written).into_iter() {
             let leaves_no_trace = match (&change, &outcome) {
                 (Change::Allocate { owner: None, .. }, Outcome::Allocated(_)) => true,
                 // Somebody else may have been given the value since.
@@ -460,26 +490,21 @@ impl SharedLedger {
                 continue;
             }
             if may_have_taken_effect && leaves_no_trace {
-                self.end(ticket, change, Outcome::Unanswered);
+                self.ended.insert(ticket, (change, Outcome::Unanswered));
             } else {
-                self.waiting.push_front((ticket, change));
+                self.waiting.insert(ticket, change);
             }
         }
     }
 
     fn end_written(&mut self) {
+        self.returning.clear();
         for (ticket, change, outcome) in std::mem::take(&mut self.written) {
             if self.abandoned.remove(&ticket) {
                 self.give_back(&change, &outcome);
             } else {
-                self.end(ticket, change, outcome);
+                self.ended.insert(ticket, (change, outcome));
             }
-        }
-    }
-
-    fn end(&mut self, ticket: ChangeTicket, change: Change, outcome: Outcome) {
-        if !self.untold.remove(&ticket) {
-            self.ended.insert(ticket, (change, outcome));
         }
     }
 }
@@ -498,6 +523,7 @@ impl Ledger {
                 Err(owned) => Outcome::NotReleased(owned),
             },
             Change::ReleaseOwner { owner } => Outcome::Released(self.release_owner(owner, now)),
+            Change::Read => Outcome::Read,
         }
     }
 }

@@ -50,6 +50,9 @@ pub enum OpenError {
         /// What does not fit.
         reason: String,
     },
+    /// A [`SharedLedger`](super::SharedLedger) had a value in its store, which is missing or empty now.
+    #[error("the stored ledger is gone: the store had one, and is empty now")]
+    Gone,
     /// An entry of the ledger does not fit the range or another one.
     #[error("the entry at byte {offset} {reason}")]
     Entry {

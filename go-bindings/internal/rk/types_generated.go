@@ -204,6 +204,7 @@ const (
 	LedgerChangeAllocateBlock              = 1604
 	LedgerChangeReleaseValue               = 1605
 	LedgerChangeReleaseOwner               = 1606
+	LedgerChangeRead                       = 1607
 	LedgerRequestNone                      = 1701
 	LedgerRequestGet                       = 1702
 	LedgerRequestCreate                    = 1703
