@@ -131,6 +131,7 @@ done
 examples/etcd-rs/run.sh || failed=1
 examples/bootstrap-rs/run.sh || failed=1
 examples/ledger-rs/run.sh || failed=1
+examples/go-operator/run.sh || failed=1
 
 # README.md: its only block of each language is a part of the example.
 for example in rust:examples/rust/repair.rs c:examples/c/allocate.c go:go-bindings/etcdstore/example_test.go; do

@@ -418,8 +418,8 @@ impl SharedLedger {
     /// The value was got; `None` if there is none.
     ///
     /// # Errors
-    /// If the value is no ledger of the pool, or is missing or empty and was not before: a new one would give all values
-    /// again. Changes go on waiting, and the value is got again.
+    /// If the value is no ledger of the pool, or is missing or empty and was not before: a new one would give all
+    /// values again. Changes go on waiting, and the value is got again.
     pub fn got(&mut self, stored: Option<(Vec<u8>, Token)>) -> Result<(), OpenError> {
         let getting = self.getting.take();
         self.known = None;
