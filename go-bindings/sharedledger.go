@@ -69,7 +69,8 @@ func (l *SharedLedger) SubmitReleaseOwner(owner string) (ChangeTicket, error) {
 	return l.submit(&rk.LedgerChange{Kind: rk.LedgerChangeReleaseOwner}, owner)
 }
 
-// SubmitRead submits nothing to be written. It ends once the store was read after this call; then Known is as new.
+// SubmitRead submits nothing to be written. It ends once the store was read after this call. Then Known is as new until
+// the next Poll.
 func (l *SharedLedger) SubmitRead() (ChangeTicket, error) {
 	return l.submit(&rk.LedgerChange{Kind: rk.LedgerChangeRead}, "")
 }
@@ -86,8 +87,8 @@ func (l *SharedLedger) submit(change *rk.LedgerChange, owner string) (ChangeTick
 }
 
 // Abandon ends the wait for a change whose caller has gone. One that is not under way is not made. What it allocated
-// for nobody is released again, unless its write has no answer; what it allocated for an owner is not, as the owner
-// finds it and can release it.
+// for nobody is released again, unless its write or that of the release has no answer; what it allocated for an owner
+// is not, as the owner finds it and can release it.
 func (l *SharedLedger) Abandon(ticket ChangeTicket) error {
 	code := rk.SharedLedgerAbandon(l.pointer(), uint64(ticket))
 	runtime.KeepAlive(l)
@@ -203,7 +204,7 @@ func (l *SharedLedger) Outcome(ticket ChangeTicket) (allocations []Allocation, e
 }
 
 // Known returns a copy of what is stored, as far as is known: as of the last answer. It is nil if nothing is known:
-// before the first answer, and while a put is under way.
+// before the first answer, while a put is under way, and after one that did not take effect or had no answer.
 // Cost: that of [Ledger.Encode] and [OpenLedger].
 func (l *SharedLedger) Known() (*Ledger, error) {
 	var handle *rk.Ledger

@@ -2450,7 +2450,8 @@ enum {
   /** Releases all that the owner has. */
   RK_LEDGER_CHANGE_RELEASE_OWNER = 1606,
   /**
-   * Changes nothing: in a shared ledger it ends once the store was read after its submission (rk_shared_ledger_known).
+   * Changes nothing: in a shared ledger it ends once the store was read after its submission. Then call
+   * rk_shared_ledger_known, before the next poll.
    */
   RK_LEDGER_CHANGE_READ = 1607,
 };
@@ -2618,8 +2619,8 @@ rk_result rk_shared_ledger_submit(rk_shared_ledger *shared, const rk_ledger_chan
 
 /**
  * Ends the wait for a change whose caller has gone. One that is not under way is not made. What it allocated for
- * nobody is released again, unless its write has no answer; what it allocated for an owner is not, as the owner finds
- * it and can release it. A ticket that has ended is ignored.
+ * nobody is released again, unless its write or that of the release has no answer; what it allocated for an owner is
+ * not, as the owner finds it and can release it. A ticket whose outcome was told is ignored.
  */
 RK_MUST_CHECK
 rk_result rk_shared_ledger_abandon(rk_shared_ledger *shared, uint64_t ticket);
@@ -2666,7 +2667,8 @@ rk_result rk_shared_ledger_outcome(rk_shared_ledger *shared, uint64_t ticket, rk
 /**
  * Writes a copy of what is stored, as far as is known: as of the last answer.
  *
- * RK_RESULT_NOT_INITIALISED if nothing is known: before the first answer, and while a put is under way.
+ * RK_RESULT_NOT_INITIALISED if nothing is known: before the first answer, while a put is under way, and after one that
+ * did not take effect or had no answer. Right after the call that has ended a RK_LEDGER_CHANGE_READ something is.
  */
 RK_MUST_CHECK
 rk_result rk_shared_ledger_known(const rk_shared_ledger *shared, rk_ledger **ledger);

@@ -141,6 +141,10 @@ impl Model {
         for at in first..first + len {
             self.slots[at as usize] = entry;
         }
+        self.end_most(cool_down);
+    }
+
+    fn end_most(&mut self, cool_down: Option<CoolDown>) {
         let at_most = cool_down.map_or(0, |cool_down| cool_down.at_most as usize);
         let mut cooling = self.cooling();
         while cooling.len() > at_most {
@@ -242,6 +246,7 @@ fn play(window: &Window, rng: &mut Xoshiro256PlusPlus, played: &mut Played) -> T
                                     let own = Entry::Cooling { first, len: last - first, until };
                                     (first..last).for_each(|other| model.slots[other as usize] = Some(own));
                                 }
+                                model.end_most(cool_down);
                             }
                             model.slots[at as usize] = Some(Entry::Used { first: at, len: 1, owner });
                             played.allocated += 1;
@@ -719,7 +724,7 @@ fn errors_say_what_stands_in_the_way() -> TestResult {
     assert_eq!(ledger.allocate(Want::Any, None, Duration::from_secs(1), &mut later)?.first, value(10));
 
     let mut wide = Ledger::new(Pool::new("0-99999999".parse()?, Choice::Lowest), 1);
-    assert!(allocate(&mut wide, Want::Run(RUN_MAX), None).is_ok());
+    assert!(allocate(&mut wide, Want::Run(RUN_MAX), Some("first")).is_ok());
     assert!(allocate(&mut wide, Want::Run(RUN_MAX + 1), None).is_err());
     // Only runs of this length fill a range to its limit in a moment.
     for _ in 1..WIDE_USED_MAX / u64::from(RUN_MAX) {
@@ -729,7 +734,8 @@ fn errors_say_what_stands_in_the_way() -> TestResult {
     let many = "67108864 values of range 0-99999999 are in use, and no more can be";
     assert_eq!(said(allocate(&mut wide, Want::Any, None)), many);
     assert_eq!(said(allocate(&mut wide, Want::Value(value(99_999_999)), Some("a"))), many);
-    assert_eq!(wide.release(value(7), Duration::ZERO), Ok(true));
+    assert_eq!(Ledger::open(wide.pool().clone(), &wide.encode(), 1)?.used(), WIDE_USED_MAX);
+    assert_eq!(wide.release(value(65536), Duration::ZERO), Ok(true));
     assert!(allocate(&mut wide, Want::Any, None).is_ok());
     Ok(())
 }

@@ -376,6 +376,24 @@ fn a_read_writes_nothing_and_is_as_new_as_its_submission() {
     }
 }
 
+/// Of changes that need no write, those end that were submitted before the last get, however many come meanwhile.
+#[test]
+fn changes_that_need_no_write_end_while_others_come() {
+    let ((mut ledger, mut rng), mut row) = (program(), Row::default());
+    ledger.submit(allocate(Want::Any, Some("a")));
+    finish(&mut ledger, &mut row, &mut rng);
+    ledger.take_outcomes().for_each(drop);
+    ledger.submit(allocate(Want::Any, Some("a")));
+    for _ in 0..9 {
+        assert_eq!(ledger.next_request(Duration::ZERO, &mut rng), Some(Request::Get));
+        ledger.submit(Change::Read);
+        assert_eq!(ledger.got(row.get()), Ok(()));
+        ledger.submit(allocate(Want::Any, Some("a")));
+    }
+    let ended = ledger.take_outcomes().count();
+    assert!(ended >= 15, "only {ended} of 19 have ended");
+}
+
 #[test]
 fn a_clock_that_goes_back_makes_nobody_wait_longer() {
     let (mut ledger, mut rng) = program();

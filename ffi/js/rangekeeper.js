@@ -34,7 +34,7 @@ const ERROR_SIZE = 560;
 const ERROR_MESSAGE = 44;
 
 const encoder = new TextEncoder();
-const decoder = new TextDecoder();
+const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 
 export class LedgerError extends Error {
   constructor(code, message) {
@@ -234,6 +234,18 @@ function count(n) {
   return n;
 }
 
+// Two texts that are not well formed would become the same bytes.
+function ownerBytes(owner) {
+  const bytes = encoder.encode(owner);
+  if (decoder.decode(bytes) !== owner) throw new LedgerError("INVALID_ARGUMENT", `the owner ${JSON.stringify(owner)} is not well formed`);
+  return bytes;
+}
+
+function tokenOf(token) {
+  if (typeof token !== "string") throw new TypeError(`the store's token is ${token}, not a string`);
+  return token;
+}
+
 function now() {
   return BigInt(Date.now()) * 1_000_000n;
 }
@@ -271,7 +283,7 @@ class Ledger {
 
   ownedBy(owner) {
     return this.#lib.call((args, c) => {
-      const name = args.put(encoder.encode(owner));
+      const name = args.put(ownerBytes(owner));
       const [, at, n] = args.read(ALLOCATION_SIZE, 1, (...buffer) => c.rk_ledger_owned_by(this.#handle, ...name, ...buffer));
       return args.allocations(at, n);
     });
@@ -302,7 +314,7 @@ class Ledger {
   // change writes the change.
   #apply(change, owner) {
     return this.#lib.call((args, c) => {
-      const [made, name, error] = [change(args), args.put(encoder.encode(owner)), args.block(ERROR_SIZE)];
+      const [made, name, error] = [change(args), args.put(ownerBytes(owner)), args.block(ERROR_SIZE)];
       const [result, at, n] = args.read(ALLOCATION_SIZE, 1, (...buffer) => c.rk_ledger_apply(this.#handle, made, ...name, now(), ...buffer, error));
       args.check(result, error);
       return args.allocations(at, n);
@@ -343,30 +355,30 @@ class SharedLedger {
   }
 
   async read() {
-    for (;;) {
-      await this.#change((args) => args.change(CHANGE.read), "");
-      const stored = this.#lib.call((args, c) => {
-        const known = args.block(4);
-        // There is none if a write has begun since.
-        if (c.rk_shared_ledger_known(this.#handle, known) !== OK) return undefined;
-        const ledger = args.u32(known);
-        const bytes = args.encoded(ledger);
-        c.rk_ledger_free(ledger);
-        return bytes;
-      });
-      if (stored) return this.#open(stored);
-    }
+    return this.#open(await this.#change((args) => args.change(CHANGE.read), "", () => this.#known()));
   }
 
-  // Submits a change, and waits for its outcome. change writes it.
-  #change(change, owner) {
+  // The bytes of what is stored, as far as is known.
+  #known() {
+    return this.#lib.call((args, c) => {
+      const known = args.block(4);
+      c.rk_shared_ledger_known(this.#handle, known);
+      const ledger = args.u32(known);
+      const bytes = args.encoded(ledger);
+      c.rk_ledger_free(ledger);
+      return bytes;
+    });
+  }
+
+  // Submits a change, and waits for its outcome. change writes it, and result is called when it has ended.
+  #change(change, owner, result = (outcome) => outcome) {
     const ticket = this.#lib.call((args, c) => {
-      const [made, name, ticket, error] = [change(args), args.put(encoder.encode(owner)), args.block(8), args.block(ERROR_SIZE)];
+      const [made, name, ticket, error] = [change(args), args.put(ownerBytes(owner)), args.block(8), args.block(ERROR_SIZE)];
       args.check(c.rk_shared_ledger_submit(this.#handle, made, ...name, ticket, error), error);
       return args.u64(ticket);
     });
     return new Promise((resolve, reject) => {
-      this.#waiting.set(ticket, { resolve, reject });
+      this.#waiting.set(ticket, { result, resolve, reject });
       if (!this.#isRunning) {
         this.#isRunning = true;
         // Calls that are made one after the other become one write.
@@ -380,17 +392,28 @@ class SharedLedger {
     do {
       try {
         const request = this.#poll();
-        if (request.kind !== REQUEST.none) await this.#ask(request);
+        this.#deliver(); // what needs no write
+        if (request.kind === REQUEST.none) break;
+        await this.#ask(request);
         this.#deliver();
       } catch (error) {
-        for (const [ticket, { reject }] of this.#waiting) {
-          this.#abandon(ticket);
-          reject(error);
-        }
-        this.#waiting.clear();
+        this.#fail(error);
       }
     } while (this.#waiting.size > 0);
     this.#isRunning = false;
+  }
+
+  // Ends all calls that wait, and lets no request be under way.
+  #fail(error) {
+    const waiting = [...this.#waiting];
+    this.#waiting.clear();
+    for (const [, { reject }] of waiting) reject(error);
+    try {
+      this.#answered(ANSWER.none);
+      for (const [ticket] of waiting) this.#abandon(ticket);
+    } catch {
+      // The library has caught a fault in itself: all later calls say so.
+    }
   }
 
   #poll() {
@@ -422,12 +445,14 @@ class SharedLedger {
       this.#deliver(); // of changes that leave no trace the outcome is unknown
       throw error;
     }
+    // Many clients say null for nothing.
     if (kind !== REQUEST.get) {
-      this.#answered(answer === undefined ? ANSWER.changed : ANSWER.put, undefined, answer);
-    } else if (answer === undefined) {
+      if (answer == null) this.#answered(ANSWER.changed);
+      else this.#answered(ANSWER.put, undefined, tokenOf(answer));
+    } else if (answer == null) {
       this.#answered(ANSWER.missing);
     } else {
-      this.#answered(ANSWER.got, answer.value, answer.token);
+      this.#answered(ANSWER.got, answer.value, tokenOf(answer.token));
     }
   }
 
@@ -440,11 +465,11 @@ class SharedLedger {
 
   // Ends the calls whose changes have ended.
   #deliver() {
-    for (const [ticket, { resolve, reject }] of this.#waiting) {
+    for (const [ticket, { result, resolve, reject }] of this.#waiting) {
       try {
         const outcome = this.#outcome(ticket);
         if (outcome === undefined) continue;
-        resolve(outcome);
+        resolve(result(outcome));
       } catch (error) {
         reject(error);
       }

@@ -150,6 +150,47 @@ test("an owner that repeats its call gets one value", async () => {
   values.forEach((value, i) => assert.equal(known.ownerOf(value).owner, `owner ${i}`));
 });
 
+test("a store that answers what it should not", async () => {
+  const store = new Row(0);
+  const ledger = sharedLedger(vnis, store);
+  const answers = { get: store.get, put: store.put };
+  store.get = async () => null; // as good as undefined
+  assert.equal((await ledger.allocate({}, "a")).first, "4096");
+  store.get = answers.get;
+  store.put = async () => null; // not stored
+  setTimeout(() => (store.put = answers.put), 20);
+  assert.equal((await ledger.allocate({}, "b")).first, "4098");
+  for (const bad of [7, {}]) {
+    store.put = async () => bad;
+    await assert.rejects(ledger.allocate({}, "c"), /token/);
+    store.put = answers.put;
+  }
+  store.version++; // written by somebody else
+  store.get = async () => ({ value: store.value });
+  await assert.rejects(ledger.allocate({}, "d"), /token/);
+  store.get = async () => ({ token: "1" });
+  await assert.rejects(ledger.allocate({}, "d"));
+  store.get = answers.get;
+  assert.equal((await ledger.allocate({}, "a")).first, "4096");
+  await assert.rejects(ledger.allocate({}, "\ud800"), refused("INVALID_ARGUMENT", "well formed"));
+  assert.equal((await ledger.read()).usage().used, 2n);
+});
+
+test("reads end beside writers", async () => {
+  const ledger = sharedLedger(vnis, new Row(0));
+  let [on, reads] = [true, 0];
+  const writer = async (owner) => {
+    while (on) {
+      await ledger.allocate({}, owner);
+      await ledger.releaseOwner(owner);
+    }
+  };
+  const writers = [writer("a"), writer("b")];
+  for (; reads < 30; reads++) assert.ok((await ledger.read()).usage().used <= 2n);
+  on = false;
+  await Promise.all(writers);
+});
+
 test("numbers and names are those of the header", async () => {
   const [header, source, types] = await Promise.all([
     readFile(new URL("include/rangekeeper.h", root), "utf8"),

@@ -149,7 +149,8 @@ pub const RK_LEDGER_CHANGE_ALLOCATE_BLOCK: rk_ledger_change_kind = 1604;
 pub const RK_LEDGER_CHANGE_RELEASE_VALUE: rk_ledger_change_kind = 1605;
 /// Releases all that the owner has.
 pub const RK_LEDGER_CHANGE_RELEASE_OWNER: rk_ledger_change_kind = 1606;
-/// Changes nothing: in a shared ledger it ends once the store was read after its submission (rk_shared_ledger_known).
+/// Changes nothing: in a shared ledger it ends once the store was read after its submission. Then call
+/// rk_shared_ledger_known, before the next poll.
 pub const RK_LEDGER_CHANGE_READ: rk_ledger_change_kind = 1607;
 
 /// A change to a ledger; its kind determines what the fields mean.

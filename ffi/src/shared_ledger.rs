@@ -146,8 +146,8 @@ pub unsafe extern "C" fn rk_shared_ledger_submit(
 }
 
 /// Ends the wait for a change whose caller has gone. One that is not under way is not made. What it allocated for
-/// nobody is released again, unless its write has no answer; what it allocated for an owner is not, as the owner finds
-/// it and can release it. A ticket that has ended is ignored.
+/// nobody is released again, unless its write or that of the release has no answer; what it allocated for an owner is
+/// not, as the owner finds it and can release it. A ticket whose outcome was told is ignored.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_shared_ledger_abandon(shared: *mut rk_shared_ledger, ticket: u64) -> rk_result {
@@ -323,7 +323,8 @@ pub unsafe extern "C" fn rk_shared_ledger_outcome(
 
 /// Writes a copy of what is stored, as far as is known: as of the last answer.
 ///
-/// RK_RESULT_NOT_INITIALISED if nothing is known: before the first answer, and while a put is under way.
+/// RK_RESULT_NOT_INITIALISED if nothing is known: before the first answer, while a put is under way, and after one that
+/// did not take effect or had no answer. Right after the call that has ended a RK_LEDGER_CHANGE_READ something is.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_shared_ledger_known(

@@ -23,13 +23,20 @@ type Ledger struct {
 	close  context.CancelFunc
 
 	mutex   sync.Mutex
-	waiting map[rangekeeper.ChangeTicket]chan<- result
+	waiting map[rangekeeper.ChangeTicket]call
 	// running: a goroutine asks the store.
 	running bool
 }
 
+// call is a call that waits.
+type call struct {
+	reads   bool
+	outcome chan<- result
+}
+
 type result struct {
 	allocations []rangekeeper.Allocation
+	read        *rangekeeper.Ledger
 	err         error
 }
 
@@ -42,7 +49,7 @@ func New(store Store, pool rangekeeper.Pool) (*Ledger, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Ledger{store: store, shared: shared, ctx: ctx, close: cancel, waiting: map[rangekeeper.ChangeTicket]chan<- result{}}, nil
+	return &Ledger{store: store, shared: shared, ctx: ctx, close: cancel, waiting: map[rangekeeper.ChangeTicket]call{}}, nil
 }
 
 // Close ends the calls that wait. A write that is under way may still take effect.
@@ -83,27 +90,25 @@ func (l *Ledger) ReleaseOwner(ctx context.Context, owner string) ([]rangekeeper.
 
 // Read returns a copy of what is stored now, for look-ups and audits. It has a Close.
 func (l *Ledger) Read(ctx context.Context) (*rangekeeper.Ledger, error) {
-	for {
-		if _, err := l.change(ctx, l.shared.SubmitRead); err != nil {
-			return nil, err
-		}
-		// It is nil if a write has begun since.
-		if known, err := l.shared.Known(); known != nil || err != nil {
-			return known, err
-		}
-	}
+	result := l.wait(ctx, l.shared.SubmitRead, true)
+	return result.read, result.err
 }
 
-// change submits a change and waits for its outcome.
 func (l *Ledger) change(ctx context.Context, submit func() (rangekeeper.ChangeTicket, error)) ([]rangekeeper.Allocation, error) {
+	result := l.wait(ctx, submit, false)
+	return result.allocations, result.err
+}
+
+// wait submits a change and waits for its outcome.
+func (l *Ledger) wait(ctx context.Context, submit func() (rangekeeper.ChangeTicket, error), reads bool) result {
 	outcome := make(chan result, 1)
-	ticket, err := l.submit(submit, outcome)
+	ticket, err := l.submit(submit, call{reads, outcome})
 	if err != nil {
-		return nil, err
+		return result{err: err}
 	}
 	select {
 	case result := <-outcome:
-		return result.allocations, result.err
+		return result
 	case <-ctx.Done():
 	}
 	l.mutex.Lock()
@@ -111,24 +116,24 @@ func (l *Ledger) change(ctx context.Context, submit func() (rangekeeper.ChangeTi
 	delete(l.waiting, ticket)
 	select {
 	case result := <-outcome: // in the meantime
-		return result.allocations, result.err
+		return result
 	default:
 		if err := l.shared.Abandon(ticket); err != nil {
-			return nil, err
+			return result{err: err}
 		}
 		l.run() // what was allocated for nobody is released
-		return nil, context.Cause(ctx)
+		return result{err: context.Cause(ctx)}
 	}
 }
 
-func (l *Ledger) submit(submit func() (rangekeeper.ChangeTicket, error), outcome chan<- result) (rangekeeper.ChangeTicket, error) {
+func (l *Ledger) submit(submit func() (rangekeeper.ChangeTicket, error), c call) (rangekeeper.ChangeTicket, error) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	ticket, err := submit()
 	if err != nil {
 		return 0, err
 	}
-	l.waiting[ticket] = outcome
+	l.waiting[ticket] = c
 	l.run()
 	return ticket, nil
 }
@@ -169,9 +174,9 @@ func (l *Ledger) next() (rangekeeper.LedgerRequest, error) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	request, err := l.shared.Poll(time.Now())
-	if err == nil && request.Kind == rangekeeper.RequestNone {
-		l.deliver(nil)
-		l.running = false
+	if err == nil {
+		l.deliver(nil) // what needs no write
+		l.running = request.Kind != rangekeeper.RequestNone
 	}
 	if err != nil {
 		err = l.unanswered(err) // nothing is under way
@@ -234,22 +239,28 @@ func (l *Ledger) reported(err error) error {
 // deliver returns the outcomes of changes that have ended. Where one is unknown, fault of the store is the reason. The
 // caller has the mutex.
 func (l *Ledger) deliver(fault error) {
-	for ticket, outcome := range l.waiting {
-		if allocations, ended, err := l.shared.Outcome(ticket); ended {
-			delete(l.waiting, ticket)
-			if fault != nil && errors.Is(err, rangekeeper.ErrUnanswered) {
-				err = fmt.Errorf("%w: %w", err, fault)
-			}
-			outcome <- result{allocations, err}
+	for ticket, c := range l.waiting {
+		allocations, ended, err := l.shared.Outcome(ticket)
+		if !ended {
+			continue
 		}
+		delete(l.waiting, ticket)
+		if fault != nil && errors.Is(err, rangekeeper.ErrUnanswered) {
+			err = fmt.Errorf("%w: %w", err, fault)
+		}
+		r := result{allocations: allocations, err: err}
+		if c.reads && err == nil {
+			r.read, r.err = l.shared.Known() // of this moment
+		}
+		c.outcome <- r
 	}
 }
 
 // end returns an error to all that wait. The caller has the mutex.
 func (l *Ledger) end(err error) {
-	for ticket, outcome := range l.waiting {
+	for ticket, c := range l.waiting {
 		delete(l.waiting, ticket)
 		_ = l.shared.Abandon(ticket) // it is closed, or the change waits no more
-		outcome <- result{nil, err}
+		c.outcome <- result{err: err}
 	}
 }

@@ -368,6 +368,36 @@ func TestACallerThatGoes(t *testing.T) {
 	}
 }
 
+// TestReadBesideWriters: a read ends, however busy the ledger is, and its copy is its own.
+func TestReadBesideWriters(t *testing.T) {
+	var store Memory
+	ledger := open(t, &store)
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	for n := range 4 {
+		group.Go(func() {
+			for ctx.Err() == nil {
+				owner := fmt.Sprint(n)
+				if _, err := ledger.Allocate(ctx, rangekeeper.WantAny(), owner); err == nil {
+					_, _ = ledger.ReleaseOwner(ctx, owner)
+				}
+			}
+		})
+	}
+	for range 50 {
+		known, err := ledger.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if usage, err := known.Usage(); err != nil || usage.Used > 4 {
+			t.Error(usage, err)
+		}
+		_ = known.Close()
+	}
+	cancel()
+	group.Wait()
+}
+
 func TestCloseBesideACall(t *testing.T) {
 	store := &scripted{putting: make(chan struct{}, 10), answer: make(chan struct{}, 10)}
 	ledger := open(t, store)

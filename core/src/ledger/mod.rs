@@ -423,6 +423,7 @@ impl Ledger {
                     self.cooling.insert(first, len, until);
                 }
             }
+            self.end_most();
         } else if self.taken.contains(offset) {
             let owner = self.owner_of(value).map(str::to_owned);
             return Err(AllocateError::AlreadyAllocated { value, owner });
@@ -455,9 +456,15 @@ impl Ledger {
     /// Frees offsets, or lets them cool down.
     fn give_back(&mut self, first: u64, len: u32, now: Duration) {
         self.changes += 1;
-        let Some(CoolDown { time, at_most }) = self.pool.cool_down else { return self.free(first, len) };
+        let Some(CoolDown { time, .. }) = self.pool.cool_down else { return self.free(first, len) };
         self.cooling.insert(first, len, milliseconds(now.saturating_add(time)));
-        while self.cooling.len() > at_most as usize {
+        self.end_most();
+    }
+
+    /// Ends the oldest cool-downs if there are more than the pool keeps.
+    fn end_most(&mut self) {
+        let at_most = self.pool.cool_down.map_or(usize::MAX, |cool_down| cool_down.at_most as usize);
+        while self.cooling.len() > at_most {
             self.end_next();
         }
     }

@@ -35,8 +35,8 @@ pub enum Change {
         /// The owner.
         owner: String,
     },
-    /// Nothing. It ends once the ledger was read after its submission; then [`SharedLedger::known`] is what was stored
-    /// at some time since.
+    /// Nothing. It ends once the ledger was read after its submission. Right after the call that ends it,
+    /// [`SharedLedger::known`] is what was stored at some time since.
     Read,
 }
 
@@ -48,7 +48,8 @@ pub enum Outcome {
     Allocated(Allocation),
     /// Nothing was allocated.
     NotAllocated(AllocateError),
-    /// These values are stored as released; none if they were not in use.
+    /// These values are stored as released; none if they were not in use, as after an earlier write of the same change
+    /// that had no answer.
     Released(Vec<Allocation>),
     /// The value belongs to an owner, and was not released.
     NotReleased(Owned),
@@ -302,7 +303,8 @@ impl SharedLedger {
 
     /// The caller of a change no longer waits for its outcome. A change that is not under way is not made. If it was
     /// made, or will be by the write under way, then what it allocated for nobody is released again, unless that write
-    /// has no answer; what it allocated for an owner is not, as the owner finds it and can release it.
+    /// or the one that releases it has no answer; what it allocated for an owner is not, as the owner finds it and can
+    /// release it.
     pub fn abandon(&mut self, ticket: ChangeTicket) {
         if let Some((change, outcome)) = self.ended.remove(&ticket) {
             self.give_back(&change, &outcome);
@@ -319,8 +321,8 @@ impl SharedLedger {
         self.returned.extend(self.pool.range().offset_of(allocation.first).map(|first| (first, allocation.len)));
     }
 
-    /// What is stored, as far as is known: as of the last get or put. `None` before the first one, and while a put is
-    /// under way.
+    /// What is stored, as far as is known: as of the last get or put. `None` before the first one, while a put is under
+    /// way, and after one that did not take effect or had no answer.
     pub fn known(&self) -> Option<&Ledger> {
         self.known.as_ref().map(|(ledger, _)| ledger)
     }
@@ -362,14 +364,15 @@ impl SharedLedger {
             return Some(request);
         }
         self.known = Some((next, token));
-        if self.written.iter().all(|(ticket, ..)| ticket.0 < self.read_after) {
+        // Nothing has changed, so that the outcomes of older changes do not depend on later ones. For those, what is
+        // known may be old by now.
+        let later = self.written.partition_point(|(ticket, ..)| ticket.0 < self.read_after);
+        self.waiting = self.written.drain(later..).map(|(ticket, change, _)| (ticket, change)).collect();
+        self.end_written();
+        if self.waiting.is_empty() {
             self.back_off = BackOff::default();
-            self.end_written();
             return None;
         }
-        // What is known may be old by now.
-        self.waiting = self.written.drain(..).map(|(ticket, change, _)| (ticket, change)).collect();
-        self.returned.append(&mut self.returning);
         Some(self.get())
     }
 

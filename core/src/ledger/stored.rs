@@ -171,7 +171,9 @@ impl Ledger {
         if !self.owners.insert(entry.first, entry.len, owner) {
             return Err("has values that another owner has");
         }
-        if !self.has_room(entry.len.into()) {
+        let offsets = (0..u64::from(entry.len)).map(|distance| entry.first + distance);
+        let more = offsets.filter(|offset| !self.taken.contains(*offset)).count() as u64;
+        if !self.has_room(more) {
             return Err("has more values than can be in use");
         }
         self.take(entry.first, entry.len);
