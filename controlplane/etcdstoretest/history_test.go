@@ -168,7 +168,7 @@ func (o *operation) offsets() []uint32 {
 	return []uint32{o.offset}
 }
 
-// most is how many offsets it may have changed, all in one revision.
+// most is how many offsets it may have changed, all in one revision unless it is a repair whose answer was lost.
 func (o *operation) most() int {
 	switch {
 	case o.kind == allocateBatch:
@@ -256,10 +256,12 @@ func explain(changes []change, operations []*operation, held holders, lossy bool
 	}
 	// made is how many changes an operation has made, madeIn the revision of them.
 	made, madeIn := map[*operation]int{}, map[*operation]int64{}
-	// take returns an operation that fits and may have made one more change in this revision.
+	// take returns an operation that fits and may have made one more change in this revision. A repair whose answer was
+	// lost is planned again, and may then clear what was handed out too recently before: in another revision.
 	take := func(revision int64, fits func(o *operation) bool) *operation {
 		for _, o := range operations {
-			if made[o] < o.most() && (made[o] == 0 || madeIn[o] == revision) && fits(o) {
+			repeats := o.kind == clean && o.outcome == unknown
+			if made[o] < o.most() && (made[o] == 0 || madeIn[o] == revision || repeats) && fits(o) {
 				made[o]++
 				madeIn[o] = revision
 				return o
