@@ -112,13 +112,8 @@ func (b *Bootstrap) Stop(now time.Duration) error {
 // kind, or a *ConfigError.
 func BootstrapPlan(question, dst []byte) ([]byte, error) {
 	var details rk.Error
-	var failed rk.Result
-	answer, err := readBytes(dst, func(buffer []byte, length *uint) rk.Result {
-		failed = rk.BootstrapPlan(textOf(question), buffer, length, &details)
-		return failed
+	answer, code := readList(dst, func(buffer []byte, length *uint) rk.Result {
+		return rk.BootstrapPlan(textOf(question), buffer, length, &details)
 	})
-	if err != nil {
-		return nil, jsonError(failed, &details)
-	}
-	return answer, nil
+	return answer, jsonError(code, &details)
 }

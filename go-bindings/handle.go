@@ -43,20 +43,27 @@ func (o *object[P]) pointer() (c P) {
 	return c
 }
 
-// readBytes calls read until the buffer is large enough: it replaces the content of dst and reuses its capacity.
-func readBytes(dst []byte, read func(buffer []byte, length *uint) rk.Result) ([]byte, error) {
+// readList calls read until the buffer is large enough: it replaces the content of dst and reuses its capacity. The
+// list is nil if the result is not OK.
+func readList[T any](dst []T, read func(buffer []T, length *uint) rk.Result) ([]T, rk.Result) {
 	var length uint
 	for {
 		code := read(dst[:cap(dst)], &length)
 		switch code {
 		case rk.ResultOK:
-			return dst[:length], nil
+			return dst[:length], code
 		case rk.ResultBufferTooSmall:
-			dst = make([]byte, length)
+			dst = make([]T, length)
 		default:
-			return nil, resultError(code)
+			return nil, code
 		}
 	}
+}
+
+// readBytes is readList for bytes, of a function without details.
+func readBytes(dst []byte, read func(buffer []byte, length *uint) rk.Result) ([]byte, error) {
+	b, code := readList(dst, read)
+	return b, resultError(code)
 }
 
 // readText is readBytes for texts, which are short.

@@ -231,27 +231,15 @@ func (l *Ledger) apply(change *rk.LedgerChange, owner string, now time.Time) ([]
 }
 
 // nanoseconds returns a time as C has it.
-func nanoseconds(now time.Time) uint64 {
-	if now.Unix() < 0 {
-		return 0
-	}
-	return uint64(now.UnixNano())
-}
+func nanoseconds(now time.Time) uint64 { return timeToC(now.Sub(time.Unix(0, 0))) }
 
-// readAllocations calls read until there is room for all.
+// readAllocations is readList for allocations.
 func readAllocations(details *rk.Error, read func(all []rk.LedgerAllocation, n *uint) rk.Result) ([]Allocation, error) {
-	var n uint
-	all := make([]rk.LedgerAllocation, 1)
-	for {
-		switch code := read(all, &n); code {
-		case rk.ResultOK:
-			return allocationsFromC(all[:n]), nil
-		case rk.ResultBufferTooSmall:
-			all = make([]rk.LedgerAllocation, n)
-		default:
-			return nil, ledgerError(code, details)
-		}
+	all, code := readList(make([]rk.LedgerAllocation, 1), read)
+	if code != rk.ResultOK {
+		return nil, ledgerError(code, details)
 	}
+	return allocationsFromC(all), nil
 }
 
 // ParseValue reads a value of the range, as [LedgerValue.String] writes it. The error is a *LedgerError:
@@ -270,20 +258,14 @@ func (l *Ledger) ParseValue(text string) (LedgerValue, error) {
 // OwnerOf reports whether a value is in use, and returns its owner, which is empty if it has none.
 func (l *Ledger) OwnerOf(value LedgerValue) (owner string, inUse bool, err error) {
 	var details rk.Error
-	b := make([]byte, 64)
-	var length uint
-	for {
-		code := rk.LedgerOwnerOf(l.pointer(), &value.c, &inUse, b, &length, &details)
-		runtime.KeepAlive(l)
-		switch code {
-		case rk.ResultOK:
-			return string(b[:length]), inUse, nil
-		case rk.ResultBufferTooSmall:
-			b = make([]byte, length)
-		default:
-			return "", false, ledgerError(code, &details)
-		}
+	b, code := readList(make([]byte, 64), func(buffer []byte, length *uint) rk.Result {
+		return rk.LedgerOwnerOf(l.pointer(), &value.c, &inUse, buffer, length, &details)
+	})
+	runtime.KeepAlive(l)
+	if code != rk.ResultOK {
+		return "", false, ledgerError(code, &details)
 	}
+	return string(b), inUse, nil
 }
 
 // OwnedBy returns what an owner has, ascending: one allocation, unless another program stored more.
@@ -344,7 +326,8 @@ func (l *Ledger) Usage() (LedgerUsage, error) {
 
 // Encode returns the bytes to store: a RangeAllocation, as docs/stored-format.md says.
 func (l *Ledger) Encode() ([]byte, error) {
-	return readBytes(nil, func(buffer []byte, length *uint) rk.Result {
+	// Most ledgers fit: one that does not is encoded twice.
+	return readBytes(make([]byte, 0, 4096), func(buffer []byte, length *uint) rk.Result {
 		code := rk.LedgerEncode(l.pointer(), buffer, length)
 		runtime.KeepAlive(l)
 		return code
@@ -397,21 +380,14 @@ func (l *Ledger) Audit(owners []string, leaks *OwnerLeaks) (findings []LedgerFin
 		Counts   map[string]uint8 `json:"counts"`
 	}
 	var details rk.Error
-	var length uint
-	b := make([]byte, 4096)
-	for {
-		code := rk.LedgerAudit(l.pointer(), textOf(question), b, &length, &details)
-		runtime.KeepAlive(l)
-		if code == rk.ResultBufferTooSmall {
-			b = make([]byte, length)
-			continue
-		}
-		if code != rk.ResultOK {
-			return nil, nil, ledgerError(code, &details)
-		}
-		break
+	b, code := readList(make([]byte, 4096), func(buffer []byte, length *uint) rk.Result {
+		return rk.LedgerAudit(l.pointer(), textOf(question), buffer, length, &details)
+	})
+	runtime.KeepAlive(l)
+	if code != rk.ResultOK {
+		return nil, nil, ledgerError(code, &details)
 	}
-	if err := json.Unmarshal(b[:length], &answer); err != nil {
+	if err := json.Unmarshal(b, &answer); err != nil {
 		return nil, nil, err
 	}
 	leaks.Counts = answer.Counts

@@ -2,7 +2,7 @@
 // status.
 //
 // Several may run at once, none of them as a leader, and each may end at any moment: what was given to a Network has
-// its UID as the owner, so that whoever asks again for the same Network gets the same.
+// its UID as the owner, so that a second request for the same Network returns the same.
 package main
 
 import (

@@ -130,11 +130,11 @@ class Arguments {
     return new DataView(this.#c.memory.buffer);
   }
 
+  // The place of memory with the content of earlier calls.
   block(size) {
     const at = this.#c.rk_memory_allocate(Math.max(size, 1)) >>> 0;
     if (at === 0) throw new RangeError(`the library has no memory for ${size} bytes`);
     this.#blocks.push([at, Math.max(size, 1)]);
-    new Uint8Array(this.#c.memory.buffer, at, size).fill(0);
     return at;
   }
 
@@ -403,17 +403,17 @@ class SharedLedger {
     this.#isRunning = false;
   }
 
-  // Ends all calls that wait, and lets no request be under way.
+  // Lets no request be under way, and ends all calls that wait.
   #fail(error) {
-    const waiting = [...this.#waiting];
-    this.#waiting.clear();
-    for (const [, { reject }] of waiting) reject(error);
     try {
       this.#answered(ANSWER.none);
-      for (const [ticket] of waiting) this.#abandon(ticket);
+      this.#deliver(); // of changes that leave no trace the outcome is unknown
+      for (const ticket of this.#waiting.keys()) this.#abandon(ticket);
     } catch {
       // The library has caught a fault in itself: all later calls say so.
     }
+    for (const { reject } of this.#waiting.values()) reject(error);
+    this.#waiting.clear();
   }
 
   #poll() {
@@ -437,14 +437,7 @@ class SharedLedger {
       await new Promise((resolve) => setTimeout(resolve, Number((until - now()) / 1_000_000n) + 1));
       return;
     }
-    let answer;
-    try {
-      answer = await (kind === REQUEST.get ? this.#store.get() : this.#store.put(value, token));
-    } catch (error) {
-      this.#answered(ANSWER.none);
-      this.#deliver(); // of changes that leave no trace the outcome is unknown
-      throw error;
-    }
+    const answer = await (kind === REQUEST.get ? this.#store.get() : this.#store.put(value, token));
     // Many clients say null for nothing.
     if (kind !== REQUEST.get) {
       if (answer == null) this.#answered(ANSWER.changed);

@@ -156,6 +156,9 @@ func (l *Ledger) ask() {
 		if err == nil {
 			err = l.carryOut(&request)
 		}
+		if err != nil {
+			err = l.unanswered(err)
+		}
 		l.mutex.Lock()
 		l.deliver(err)
 		if err != nil {
@@ -178,9 +181,6 @@ func (l *Ledger) next() (rangekeeper.LedgerRequest, error) {
 		l.deliver(nil) // what needs no write
 		l.running = request.Kind != rangekeeper.RequestNone
 	}
-	if err != nil {
-		err = l.unanswered(err) // nothing is under way
-	}
 	return request, err
 }
 
@@ -196,11 +196,11 @@ func (l *Ledger) carryOut(request *rangekeeper.LedgerRequest) error {
 		return nil
 	case rangekeeper.RequestGet:
 		value, token, err := l.store.Get(ctx)
-		if err != nil {
-			return l.unanswered(fmt.Errorf("read the ledger: %w", err))
+		if err == nil {
+			err = l.shared.Got(value, token)
 		}
-		if err := l.shared.Got(value, token); err != nil {
-			return l.unanswered(fmt.Errorf("read the ledger: %w", err))
+		if err != nil {
+			return fmt.Errorf("read the ledger: %w", err)
 		}
 		return nil
 	default:
@@ -211,29 +211,21 @@ func (l *Ledger) carryOut(request *rangekeeper.LedgerRequest) error {
 		newToken, err := l.store.Put(ctx, request.Value, token)
 		switch {
 		case err == nil:
-			return l.reported(l.shared.Put(newToken))
+			return l.shared.Put(newToken)
 		case errors.Is(err, ErrChanged):
-			return l.reported(l.shared.Changed(time.Now()))
+			return l.shared.Changed(time.Now())
 		default:
-			return l.unanswered(fmt.Errorf("write the ledger: %w", err))
+			return fmt.Errorf("write the ledger: %w", err)
 		}
 	}
 }
 
-// unanswered reports that a request has no answer, for this reason.
+// unanswered lets no request be under way, for this reason: it had no answer, or a report of its answer was refused.
 func (l *Ledger) unanswered(err error) error {
 	if more := l.shared.Unanswered(); more != nil && !errors.Is(err, more) {
 		return errors.Join(err, more)
 	}
 	return err
-}
-
-// reported lets nothing be under way after a report that was refused.
-func (l *Ledger) reported(err error) error {
-	if err == nil {
-		return nil
-	}
-	return l.unanswered(err)
 }
 
 // deliver returns the outcomes of changes that have ended. Where one is unknown, fault of the store is the reason. The
