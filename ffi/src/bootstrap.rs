@@ -9,7 +9,7 @@ use rangekeeper_bootstrap::plan::{Question, plan};
 use crate::error::{Failure, Named, rk_error};
 use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
-use crate::json::{parse, to_json};
+use crate::json::{parse, to_json, write_json};
 use crate::result::rk_result;
 use crate::scope::{Array, Buffer, Out, borrow, reclaim, text};
 
@@ -182,8 +182,7 @@ pub unsafe extern "C" fn rk_bootstrap_plan(
             );
             let question: Question = parse(question)?;
             let answer = plan(&question).map_err(|error| Failure::new(rk_result::InvalidConfig, error))?;
-            let answer = to_json(&answer).map_err(|result| Failure::new(result, "the answer has no JSON form"))?;
-            buffer.write_text(&answer).map_err(|result| Failure::of_buffer(result, capacity, answer.len()))
+            write_json(&answer, buffer, capacity)
         })
     }
 }

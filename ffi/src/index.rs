@@ -1,11 +1,9 @@
 //! The index of addresses where IPAddress objects allocate.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
-use rangekeeper_core::any::AnyValue;
 use rangekeeper_core::index::{Full, Index, IndexChanges, Reservation, ReserveError, StaleList};
 
 use crate::guard::{guard, guard_or};
@@ -13,7 +11,7 @@ use crate::handle::Handle;
 use crate::result::rk_result;
 use crate::scope::{Out, borrow, reclaim, slice};
 use crate::service_cidr::{rk_service_cidr, service_cidr};
-use crate::value::rk_value;
+use crate::value::{address, rk_value};
 
 /// Which addresses of ServiceCIDRs are free, where the creation of an IPAddress object is what allocates.
 pub struct rk_index(Handle<IndexState>);
@@ -73,14 +71,6 @@ impl From<ReserveError> for rk_result {
             ReserveError::NotInCidr(_) => Self::NotInRange,
             _ => Self::InvalidArgument,
         }
-    }
-}
-
-/// A value that must be an address.
-fn address(value: &rk_value) -> Result<IpAddr, rk_result> {
-    match (*value).try_into()? {
-        AnyValue::Address(address) => Ok(address),
-        AnyValue::Port(_) => Err(rk_result::InvalidArgument),
     }
 }
 

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Failure, Named, rk_error};
 use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
-use crate::json::{parse, to_json};
+use crate::json::{parse, write_json};
 use crate::ledger_value::{rk_ledger_allocation, rk_ledger_change, rk_ledger_value};
 use crate::result::rk_result;
 use crate::scope::{Array, Buffer, Out, borrow, reclaim, slice, text};
@@ -483,9 +483,7 @@ pub unsafe extern "C" fn rk_ledger_audit(
                 let findings = state.ledger.audit(owners.iter().map(String::as_str));
                 let due = leaks.advance(&findings);
                 let findings = findings.into_iter().map(Finding::from).collect();
-                let answer = to_json(&AuditAnswer { findings, due, counts: leaks.counts() })
-                    .map_err(|result| Failure::new(result, "the answer has no JSON form"))?;
-                buffer.write_text(&answer).map_err(|result| Failure::of_buffer(result, capacity, answer.len()))
+                write_json(&AuditAnswer { findings, due, counts: leaks.counts() }, buffer, capacity)
             })
         })
     }

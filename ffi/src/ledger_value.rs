@@ -1,7 +1,7 @@
 //! Values of a ledger, changes to it, and what they allocate, as C passes them.
 
 use std::ffi::c_char;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use rangekeeper_core::ledger::{Allocation, Change, LedgerValue, Want};
 
@@ -10,6 +10,7 @@ use crate::guard::guard;
 use crate::range::network;
 use crate::result::rk_result;
 use crate::scope::{Buffer, borrow};
+use crate::value::{RK_VALUE_KIND_IPV4, RK_VALUE_KIND_IPV6, address, rk_value};
 
 /// The kinds of values of a ledger.
 pub type rk_ledger_value_kind = u32;
@@ -41,33 +42,28 @@ pub struct rk_ledger_value {
 }
 
 impl rk_ledger_value {
-    fn of_address(address: IpAddr) -> Self {
-        match address {
-            IpAddr::V4(address) => {
-                Self { low: address.to_bits().into(), kind: RK_LEDGER_VALUE_KIND_IPV4, ..Self::default() }
-            }
-            IpAddr::V6(address) => {
-                let number = address.to_bits();
-                let (high, low) = ((number >> 64) as u64, number as u64);
-                Self { high, low, size: 0, kind: RK_LEDGER_VALUE_KIND_IPV6 }
-            }
-        }
+    /// An address with its kind, which is another one for IPv4 and IPv6; `size` is the length of a network's prefix.
+    fn of_address(address: IpAddr, [ipv4, ipv6]: [rk_ledger_value_kind; 2], size: u64) -> Self {
+        let rk_value { high, low, .. } = address.into();
+        Self { high, low, size, kind: if address.is_ipv4() { ipv4 } else { ipv6 } }
     }
 
     /// The value in the core's form; `None` if the numbers do not follow their kind.
     fn get(self) -> Option<LedgerValue> {
         let Self { high, low, size, kind } = self;
-        let ipv4 = || u32::try_from(low).ok().filter(|_| high == 0).map(|low| Ipv4Addr::from_bits(low).into());
-        let ipv6 = Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)).into();
-        let net = |address| network(address, size.try_into().ok()?).map(LedgerValue::Network);
-        match kind {
-            RK_LEDGER_VALUE_KIND_INTEGER if high == 0 && size == 0 => Some(LedgerValue::Integer(low)),
-            RK_LEDGER_VALUE_KIND_BLOCK if high == 0 => Some(LedgerValue::IntegerBlock { first: low, size }),
-            RK_LEDGER_VALUE_KIND_IPV4 if size == 0 => ipv4().map(LedgerValue::Address),
-            RK_LEDGER_VALUE_KIND_IPV6 if size == 0 => Some(LedgerValue::Address(ipv6)),
-            RK_LEDGER_VALUE_KIND_IPV4_NETWORK => net(ipv4()?),
-            RK_LEDGER_VALUE_KIND_IPV6_NETWORK => net(ipv6),
-            _ => None,
+        let kind = match kind {
+            RK_LEDGER_VALUE_KIND_INTEGER if high == 0 && size == 0 => return Some(LedgerValue::Integer(low)),
+            RK_LEDGER_VALUE_KIND_BLOCK if high == 0 => return Some(LedgerValue::IntegerBlock { first: low, size }),
+            RK_LEDGER_VALUE_KIND_IPV4 | RK_LEDGER_VALUE_KIND_IPV4_NETWORK => RK_VALUE_KIND_IPV4,
+            RK_LEDGER_VALUE_KIND_IPV6 | RK_LEDGER_VALUE_KIND_IPV6_NETWORK => RK_VALUE_KIND_IPV6,
+            _ => return None,
+        };
+        let address = address(&rk_value { high, low, kind }).ok()?;
+        match self.kind {
+            RK_LEDGER_VALUE_KIND_IPV4 | RK_LEDGER_VALUE_KIND_IPV6 => {
+                (size == 0).then_some(LedgerValue::Address(address))
+            }
+            _ => network(address, size.try_into().ok()?).map(LedgerValue::Network),
         }
     }
 
@@ -88,14 +84,14 @@ impl From<LedgerValue> for rk_ledger_value {
             LedgerValue::IntegerBlock { first: low, size } => {
                 Self { high: 0, low, size, kind: RK_LEDGER_VALUE_KIND_BLOCK }
             }
-            LedgerValue::Address(address) => Self::of_address(address),
-            LedgerValue::Network(network) => {
-                let kind = match network.ip() {
-                    IpAddr::V4(_) => RK_LEDGER_VALUE_KIND_IPV4_NETWORK,
-                    IpAddr::V6(_) => RK_LEDGER_VALUE_KIND_IPV6_NETWORK,
-                };
-                Self { size: network.prefix().into(), kind, ..Self::of_address(network.ip()) }
+            LedgerValue::Address(address) => {
+                Self::of_address(address, [RK_LEDGER_VALUE_KIND_IPV4, RK_LEDGER_VALUE_KIND_IPV6], 0)
             }
+            LedgerValue::Network(network) => Self::of_address(
+                network.ip(),
+                [RK_LEDGER_VALUE_KIND_IPV4_NETWORK, RK_LEDGER_VALUE_KIND_IPV6_NETWORK],
+                network.prefix().into(),
+            ),
             // The core's enum may get kinds that this ABI does not have yet: bindings show that as a malformed value.
             _ => Self::default(),
         }

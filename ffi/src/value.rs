@@ -161,6 +161,14 @@ impl From<IpAddr> for rk_value {
     }
 }
 
+/// A value that must be an address.
+pub(crate) fn address(value: &rk_value) -> Result<IpAddr, rk_result> {
+    match (*value).try_into()? {
+        AnyValue::Address(address) => Ok(address),
+        AnyValue::Port(_) => Err(rk_result::InvalidArgument),
+    }
+}
+
 /// Parses an address as Kubernetes does, leniently: leading zeros are decimal, and an IPv4-mapped IPv6 address is the
 /// IPv4 address. No zones, no surrounding space.
 ///

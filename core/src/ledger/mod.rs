@@ -59,7 +59,7 @@ pub use stored::OpenError;
 
 use self::cooling::Cooling;
 use self::owners::Owners;
-use self::runs::in_a_row;
+use self::runs::{in_a_row, offsets};
 use crate::bitmap::Wanted;
 use crate::offsets::{Offsets, Region};
 use crate::range_allocation::{Form, RangeAllocation};
@@ -288,7 +288,7 @@ impl Ledger {
         if let Some(owner) = self.owners.at(offset) {
             return Err(Owned { value, owner: owner.to_owned() });
         }
-        if !self.taken.contains(offset) || self.cooling.at(offset).is_some() {
+        if !self.is_in_use(offset) {
             return Ok(false);
         }
         self.give_back(offset, 1, now);
@@ -298,11 +298,8 @@ impl Ledger {
     /// Releases those of `len` offsets in a row that are in use and have no owner.
     fn release_unowned(&mut self, first: u64, len: u32, now: Duration) {
         self.expire(now);
-        let is_unowned = |offset: u64| {
-            self.taken.contains(offset) && self.cooling.at(offset).is_none() && self.owners.at(offset).is_none()
-        };
-        let offsets = (0..u64::from(len)).map(|distance| first + distance).filter(|offset| is_unowned(*offset));
-        for (first, len) in in_a_row(offsets) {
+        let is_unowned = |offset: &u64| self.is_in_use(*offset) && self.owners.at(*offset).is_none();
+        for (first, len) in in_a_row(offsets(first, len).filter(is_unowned)) {
             self.give_back(first, len, now);
         }
     }
@@ -319,8 +316,11 @@ impl Ledger {
 
     /// Whether the value is in use; false if it cools down or is not in the range.
     pub fn has(&self, value: LedgerValue) -> bool {
-        let offset = self.pool.range.offset_of(value);
-        offset.is_some_and(|offset| self.taken.contains(offset) && self.cooling.at(offset).is_none())
+        self.pool.range.offset_of(value).is_some_and(|offset| self.is_in_use(offset))
+    }
+
+    fn is_in_use(&self, offset: u64) -> bool {
+        self.taken.contains(offset) && self.cooling.at(offset).is_none()
     }
 
     /// Who owns the value; `None` also if it is not in use.
@@ -448,8 +448,8 @@ impl Ledger {
     }
 
     fn take(&mut self, first: u64, len: u32) {
-        for distance in 0..u64::from(len) {
-            self.taken.insert(first + distance);
+        for offset in offsets(first, len) {
+            self.taken.insert(offset);
         }
     }
 
@@ -487,8 +487,8 @@ impl Ledger {
     }
 
     fn free(&mut self, first: u64, len: u32) {
-        for distance in 0..u64::from(len) {
-            self.taken.remove(first + distance);
+        for offset in offsets(first, len) {
+            self.taken.remove(offset);
         }
     }
 }

@@ -45,6 +45,11 @@ impl<T> Runs<T> {
     }
 }
 
+/// The offsets of a row.
+pub(super) fn offsets(first: u64, len: u32) -> impl Iterator<Item = u64> + Clone {
+    (0..u64::from(len)).map(move |distance| first + distance)
+}
+
 /// Ascending offsets as rows: first offset and length.
 pub(super) fn in_a_row(offsets: impl IntoIterator<Item = u64>) -> Vec<(u64, u32)> {
     let mut rows: Vec<(u64, u32)> = Vec::new();

@@ -476,13 +476,13 @@ impl SharedLedger {
     /// no trace end.
     fn again(&mut self, may_have_taken_effect: bool) {
         let Some((_, token)) = self.next.take() else { return };
-        let mut returning = std::mem::take(&mut self.returning);
+        let returning = std::mem::take(&mut self.returning);
         if may_have_taken_effect {
             self.late = Late::At(token);
         } else {
-            self.returned.append(&mut returning);
+            self.returned.extend(returning);
         }
-        for (ticket, change, outcome) in std::mem::take(&mut self.written).into_iter() {
+        for (ticket, change, outcome) in std::mem::take(&mut self.written) {
             let leaves_no_trace = match (&change, &outcome) {
                 (Change::Allocate { owner: None, .. }, Outcome::Allocated(_)) => true,
                 // Somebody else may have been given the value since.

@@ -16,6 +16,7 @@ use std::ops::Range;
 
 use roaring::RoaringBitmap;
 
+use super::runs::offsets;
 use super::{Ledger, Pool, WIDE_USED_MAX, is_owner};
 use crate::offsets::Offsets;
 use crate::range_allocation::{DecodeError, RangeAllocation, Reader, write_bytes, write_number};
@@ -171,9 +172,8 @@ impl Ledger {
         if !self.owners.insert(entry.first, entry.len, owner) {
             return Err("has values that another owner has");
         }
-        let offsets = (0..u64::from(entry.len)).map(|distance| entry.first + distance);
-        let more = offsets.filter(|offset| !self.taken.contains(*offset)).count() as u64;
-        if !self.has_room(more) {
+        let more = offsets(entry.first, entry.len).filter(|offset| !self.taken.contains(*offset));
+        if !self.has_room(more.count() as u64) {
             return Err("has more values than can be in use");
         }
         self.take(entry.first, entry.len);
@@ -182,7 +182,7 @@ impl Ledger {
 
     /// Owners come first in a stored ledger.
     fn add_cooling(&mut self, entry: &Entry<'_>) -> Result<(), &'static str> {
-        let mut offsets = entry.first..=entry.first + u64::from(entry.len - 1);
+        let mut offsets = offsets(entry.first, entry.len);
         if offsets.clone().any(|offset| self.owners.at(offset).is_some()) {
             return Err("lets values cool down that have an owner");
         }
