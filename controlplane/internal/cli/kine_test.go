@@ -12,7 +12,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -126,14 +125,7 @@ func TestKine(t *testing.T) {
 	if err := services.Delete(ctx, "gone", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for {
-		if _, err := services.Get(ctx, "kubernetes", metav1.GetOptions{}); err == nil {
-			break
-		} else if !apierrors.IsNotFound(err) {
-			t.Fatal(err)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	awaitLoops(t, api)
 	server.Kill()
 	if err := toggle(ctx, client, nodePortsKey, 30080); err != nil {
 		t.Fatal(err)
