@@ -32,7 +32,7 @@ const roundRobin = `{"loadBalancingPolicy": "round_robin"}`
 // Connect returns a client of the API server's etcd. It does not wait for the connection. again, which must return at
 // once, is called when the client is connected again, or to one more member; nil for nothing.
 func Connect(c storagebackend.TransportConfig, again func(), options ...grpc.DialOption) (*clientv3.Client, error) {
-	counted := &counted{again: again, members: len(c.ServerList)}
+	counted := &counted{again: again, members: len(c.ServerList), madeTo: map[string]bool{}}
 	config := clientv3.Config{
 		Endpoints: c.ServerList, DialTimeout: dialTimeout,
 		DialKeepAliveTime: keepaliveTime, DialKeepAliveTimeout: keepaliveTimeout,
@@ -52,6 +52,7 @@ func Connect(c storagebackend.TransportConfig, again func(), options ...grpc.Dia
 			return nil, err
 		}
 		if dial != nil {
+			counted.throughProxy = true
 			config.DialOptions = append(config.DialOptions, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 				return dial(ctx, "tcp", hostOf(address))
 			}))

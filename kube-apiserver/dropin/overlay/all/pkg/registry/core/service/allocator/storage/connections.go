@@ -24,20 +24,26 @@ type counted struct {
 	again func()
 	// members is how many members etcd has.
 	members int
+	// throughProxy: all connections are to the address of one proxy.
+	throughProxy bool
 	// client is the client, once there is one.
 	client atomic.Pointer[clientv3.Client]
 
 	mu sync.Mutex
-	// made is how many connections were made.
-	made int
+	// made is how many connections were made, and madeTo to which addresses.
+	made   int
+	madeTo map[string]bool
 	// hasLost: a connection was lost.
 	hasLost bool
 }
 
-func (c *counted) HandleConn(_ context.Context, event stats.ConnStats) {
+// address is the key of the context in which TagConn puts the address of a connection.
+type address struct{}
+
+func (c *counted) HandleConn(ctx context.Context, event stats.ConnStats) {
 	switch event.(type) {
 	case *stats.ConnBegin:
-		if !c.begin() && c.again != nil {
+		if !c.begin(ctx.Value(address{}).(string)) && c.again != nil {
 			c.again()
 		}
 	case *stats.ConnEnd:
@@ -47,15 +53,16 @@ func (c *counted) HandleConn(_ context.Context, event stats.ConnStats) {
 	}
 }
 
-// begin counts a new connection, and returns whether it is the client's first. gRPC may report one before the loss of
-// the one that it replaces, so more of them than members count, too.
-func (c *counted) begin() bool {
+// begin counts a new connection to an address, and returns whether it is the client's first. gRPC may report one before
+// the loss of the one that it replaces, so a second one to an address counts, too, and more of them than members.
+func (c *counted) begin(to string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.made++
-	if c.hasLost || c.made > c.members {
+	if c.hasLost || c.made > c.members || c.madeTo[to] && !c.throughProxy {
 		changes.Add(1)
 	}
+	c.madeTo[to] = true
 	return c.made == 1
 }
 
@@ -66,7 +73,9 @@ func (c *counted) lose() {
 	changes.Add(1)
 }
 
-func (c *counted) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (c *counted) TagConn(ctx context.Context, info *stats.ConnTagInfo) context.Context {
+	return context.WithValue(ctx, address{}, info.RemoteAddr.String())
+}
 
 func (c *counted) HandleRPC(context.Context, stats.RPCStats) {}
 
