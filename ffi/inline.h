@@ -26,6 +26,12 @@ static inline rk_value rk_value_ipv6(const uint8_t bytes[16]) {
   return value;
 }
 
+/** A number of a range of numbers. One that a 32-bit integer does not hold is refused where it is used. */
+static inline rk_value rk_value_number(uint64_t number) {
+  rk_value value = {0, number, RK_VALUE_KIND_NUMBER};
+  return value;
+}
+
 /** A request for any free value, in a batch of requests. */
 static inline rk_value rk_value_any(void) {
   rk_value value = {0, 0, RK_VALUE_KIND_ANY};

@@ -30,6 +30,12 @@ func ParseCIDR(cidr string) (Range, error) { return parseRange(cidr, rk.RangeKin
 // a *ParseError.
 func ParsePortRange(ports string) (Range, error) { return parseRange(ports, rk.RangeKindPorts) }
 
+// Numbers returns the numbers below size, of which the lowest staticBand are the static band: for a caller that keeps
+// the offset of each of its values. It fails if the static band is not shorter than the range.
+func Numbers(size, staticBand uint32) (Range, error) {
+	return parseRange(fmt.Sprintf("%d numbers, %d static", size, staticBand), rk.RangeKindNumbers)
+}
+
 func parseRange(spec string, kind uint32) (Range, error) {
 	var details rk.Error
 	p := new(parsedRange)

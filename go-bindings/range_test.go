@@ -30,6 +30,45 @@ func TestParseRanges(t *testing.T) {
 	}
 }
 
+func TestNumbers(t *testing.T) {
+	r := must(Numbers(100_000, 16))
+	if r.Size() != 100_000 || r.StaticBand() != 16 {
+		t.Error(r, r.Size(), r.StaticBand())
+	}
+	for _, bad := range [][2]uint32{{16, 16}, {0, 1}} {
+		if _, err := Numbers(bad[0], bad[1]); err == nil || !strings.Contains(err.Error(), " numbers, ") {
+			t.Error(bad, err)
+		}
+	}
+	last, ok := r.ValueAt(99_999)
+	if !ok || last != NumberValue(99_999) || last.Number() != 99_999 || last.String() != "99999" || last.IsPort() || !last.IsValid() {
+		t.Error(last, ok)
+	}
+	a := must(NewAllocator(r, DynamicBandFirst, 1))
+	for n := range uint32(100_000 - 16) {
+		if value, err := a.AllocateNext(); err != nil || value.Number() < 16 {
+			t.Fatal(n, value, err)
+		}
+	}
+	if value, err := a.AllocateNext(); err != nil || value.Number() >= 16 {
+		t.Error(value, err)
+	}
+	if err := a.Allocate(PortValue(20)); !errors.Is(err, ErrNotInRange) {
+		t.Error(err)
+	}
+	data := must(a.Snapshot(nil))
+	copied := must(NewAllocator(r, Contiguous, 1))
+	if err := copied.Restore(r.String(), data); err != nil || copied.Free() != 15 {
+		t.Error(err, copied.Free())
+	}
+	if err := copied.Restore(must(Numbers(100_000, 15)).String(), data); err == nil {
+		t.Error("restored from another range")
+	}
+	if r.Excludes(r) {
+		t.Error("a cluster has no range of numbers")
+	}
+}
+
 func TestOffsets(t *testing.T) {
 	r := must(ParseCIDR("192.168.1.0/24"))
 	for text, want := range map[string]int{

@@ -10,7 +10,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/go-bindings/internal/rk"
 )
 
-// Value is an address or a port. Values are compared by ==. The zero Value is none, and no range has it.
+// Value is an address, a port or a number. Values are compared by ==. The zero Value is none, and no range has it.
 //
 // Its fields are those of rk_value without the padding, for which Go would pass a Value in memory and not in registers.
 type Value struct {
@@ -38,6 +38,11 @@ func AddrValue(addr netip.Addr) Value {
 // PortValue returns a port as a Value.
 func PortValue(port uint16) Value {
 	return Value{low: uint64(port), kind: rk.ValueKindPort}
+}
+
+// NumberValue returns a number of a range of Numbers as a Value.
+func NumberValue(number uint32) Value {
+	return Value{low: uint64(number), kind: rk.ValueKindNumber}
 }
 
 // ParseValue reads a port, or an address as Kubernetes does, sloppily: leading zeros are decimal, and an IPv4-mapped
@@ -70,7 +75,7 @@ func (v Value) Addr() netip.Addr {
 	}
 }
 
-// IsValid reports whether it is an address or a port: the zero Value is none.
+// IsValid reports whether it is an address, a port or a number: the zero Value is none.
 func (v Value) IsValid() bool { return v != Value{} }
 
 // IsPort reports whether the Value is a port.
@@ -84,10 +89,24 @@ func (v Value) Port() uint16 {
 	return uint16(v.low)
 }
 
+// IsNumber reports whether the Value is a number.
+func (v Value) IsNumber() bool { return v.kind == rk.ValueKindNumber }
+
+// Number returns the number; 0 if the Value is not one.
+func (v Value) Number() uint32 {
+	if !v.IsNumber() {
+		return 0
+	}
+	return uint32(v.low)
+}
+
 // String returns the Value as text; "none" for the zero Value.
 func (v Value) String() string {
 	if v.IsPort() {
 		return strconv.Itoa(int(v.Port()))
+	}
+	if v.IsNumber() {
+		return strconv.FormatUint(v.low, 10)
 	}
 	if addr := v.Addr(); addr.IsValid() {
 		return addr.String()

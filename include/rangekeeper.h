@@ -324,11 +324,13 @@ enum {
   RK_VALUE_KIND_TEXT = 7,
   /** A missing value, for bindings: no range has it. low and high are 0. */
   RK_VALUE_KIND_NONE = 8,
+  /** A number of a range of numbers: low is below 2^32, high is 0. */
+  RK_VALUE_KIND_NUMBER = 9,
 };
 
 /**
- * An address or a port; its kind determines the meaning of high and low. rk_value_port, rk_value_ipv4, rk_value_ipv6
- * and rk_value_any, at the end of this header, build one.
+ * An address, a port or a number; its kind determines the meaning of high and low. rk_value_port, rk_value_ipv4, rk_value_ipv6,
+ * rk_value_number and rk_value_any, at the end of this header, build one.
  */
 typedef struct rk_value {
   /** High half; see the kinds. */
@@ -349,8 +351,8 @@ RK_MUST_CHECK
 rk_result rk_address_parse(const char *address, size_t address_len, rk_value *value);
 
 /**
- * Writes a value as text, at most 45 bytes without a terminating NUL: an address in its canonical form, a port as its
- * number.
+ * Writes a value as text, at most 45 bytes without a terminating NUL: an address in its canonical form, a port or a
+ * number in decimal.
  */
 RK_MUST_CHECK
 rk_result rk_value_text(const rk_value *value, char *buffer, size_t capacity, size_t *len);
@@ -364,6 +366,8 @@ enum {
   RK_RANGE_KIND_CIDR = 1201,
   /** Ports. */
   RK_RANGE_KIND_PORTS = 1202,
+  /** Plain numbers from 0 on, for callers that keep the offset of each of their values. */
+  RK_RANGE_KIND_NUMBERS = 1203,
 };
 
 /** Bytes in the text of an rk_range_description, the NUL at its end included: more than any range needs. */
@@ -374,9 +378,9 @@ enum {
  * is freed.
  */
 typedef struct rk_range {
-  /** The network address, or the lowest port. */
+  /** The network address, the lowest port, or the lowest number after the static band. */
   rk_value first;
-  /** The length of the prefix, or the highest port. */
+  /** The length of the prefix, the highest port, or how many numbers there are. */
   uint32_t extent;
 } rk_range;
 
@@ -399,7 +403,8 @@ typedef struct rk_range_description {
 
 /**
  * Parses a range. `kind` is RK_RANGE_KIND_CIDR for "10.96.0.0/12" and the like (IPv4 or IPv6; host bits are cleared),
- * or RK_RANGE_KIND_PORTS for "30000-32767", "30000+2767" or one port.
+ * RK_RANGE_KIND_PORTS for "30000-32767", "30000+2767" or one port, or RK_RANGE_KIND_NUMBERS for "100000 numbers, 16
+ * static".
  *
  * RK_RESULT_INVALID_RANGE.
  */
@@ -2829,6 +2834,12 @@ static inline rk_value rk_value_ipv6(const uint8_t bytes[16]) {
     value.high = value.high << 8 | bytes[i];
     value.low = value.low << 8 | bytes[i + 8];
   }
+  return value;
+}
+
+/** A number of a range of numbers. One that a 32-bit integer does not hold is refused where it is used. */
+static inline rk_value rk_value_number(uint64_t number) {
+  rk_value value = {0, number, RK_VALUE_KIND_NUMBER};
   return value;
 }
 

@@ -27,6 +27,7 @@ impl Claims {
         for value in values {
             match value {
                 AnyValue::Address(address) => claims.addresses.push(address.to_string()),
+                AnyValue::Number(_) => unreachable!("no Service has a number"),
                 AnyValue::Port(port) => claims.ports.push(ServicePort { protocol: "TCP", node_port: port.into() }),
             }
         }

@@ -15,6 +15,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use crate::cidr::{CidrRange, ParseCidrError};
+use crate::numbers::{NumberRange, ParseNumberRangeError};
 use crate::ports::{ParsePortRangeError, PortRange};
 use crate::range::Range;
 
@@ -25,16 +26,18 @@ pub enum AnyRange {
     Cidr(CidrRange),
     /// Ports.
     Ports(PortRange),
+    /// Numbers.
+    Numbers(NumberRange),
 }
 
 impl AnyRange {
     /// Whether no cluster has both: its ranges of ClusterIPs are of different IP families (KEP-563), and it has one
-    /// range of node ports.
+    /// range of node ports. Numbers are nothing that a cluster has.
     pub fn excludes(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Cidr(one), Self::Cidr(other)) => one.is_ipv4() == other.is_ipv4(),
             (Self::Ports(_), Self::Ports(_)) => true,
-            (Self::Cidr(_), Self::Ports(_)) | (Self::Ports(_), Self::Cidr(_)) => false,
+            _ => false,
         }
     }
 }
@@ -51,6 +54,12 @@ impl From<PortRange> for AnyRange {
     }
 }
 
+impl From<NumberRange> for AnyRange {
+    fn from(range: NumberRange) -> Self {
+        Self::Numbers(range)
+    }
+}
+
 /// A value whose kind is known only at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum AnyValue {
@@ -58,6 +67,8 @@ pub enum AnyValue {
     Address(IpAddr),
     /// A port.
     Port(u16),
+    /// A number.
+    Number(u32),
 }
 
 impl Display for AnyValue {
@@ -65,6 +76,7 @@ impl Display for AnyValue {
         match self {
             Self::Address(address) => Display::fmt(address, f),
             Self::Port(port) => Display::fmt(port, f),
+            Self::Number(number) => Display::fmt(number, f),
         }
     }
 }
@@ -74,6 +86,7 @@ impl Display for AnyRange {
         match self {
             Self::Cidr(range) => Display::fmt(range, f),
             Self::Ports(range) => Display::fmt(range, f),
+            Self::Numbers(range) => Display::fmt(range, f),
         }
     }
 }
@@ -85,17 +98,26 @@ pub enum ParseRangeError {
     /// The text has the form of a CIDR.
     #[error(transparent)]
     Cidr(#[from] ParseCidrError),
-    /// The text does not, so it is read as a port range.
+    /// The text has the form of a range of numbers.
+    #[error(transparent)]
+    Numbers(#[from] ParseNumberRangeError),
+    /// The text has neither form, so it is read as a port range.
     #[error(transparent)]
     Ports(#[from] ParsePortRangeError),
 }
 
-/// Reads a CIDR if the text has a `.` or `:`, else a port range.
+/// Reads a CIDR if the text has a `.` or `:`, numbers if it ends in ` static`, else a port range.
 impl FromStr for AnyRange {
     type Err = ParseRangeError;
 
     fn from_str(text: &str) -> Result<Self, ParseRangeError> {
-        if text.contains(['.', ':']) { Ok(Self::Cidr(text.parse()?)) } else { Ok(Self::Ports(text.parse()?)) }
+        if text.contains(['.', ':']) {
+            Ok(Self::Cidr(text.parse()?))
+        } else if text.ends_with(" static") {
+            Ok(Self::Numbers(text.parse()?))
+        } else {
+            Ok(Self::Ports(text.parse()?))
+        }
     }
 }
 
@@ -107,6 +129,7 @@ impl Range for AnyRange {
         match self {
             Self::Cidr(range) => range.size(),
             Self::Ports(range) => range.size(),
+            Self::Numbers(range) => range.size(),
         }
     }
 
@@ -115,6 +138,7 @@ impl Range for AnyRange {
         match self {
             Self::Cidr(range) => range.static_band(),
             Self::Ports(range) => range.static_band(),
+            Self::Numbers(range) => range.static_band(),
         }
     }
 
@@ -123,6 +147,7 @@ impl Range for AnyRange {
         match (self, value) {
             (Self::Cidr(range), AnyValue::Address(address)) => range.offset_of(address),
             (Self::Ports(range), AnyValue::Port(port)) => range.offset_of(port),
+            (Self::Numbers(range), AnyValue::Number(number)) => range.offset_of(number),
             _ => None,
         }
     }
@@ -132,6 +157,7 @@ impl Range for AnyRange {
         match self {
             Self::Cidr(range) => range.value_at(offset).map(AnyValue::Address),
             Self::Ports(range) => range.value_at(offset).map(AnyValue::Port),
+            Self::Numbers(range) => range.value_at(offset).map(AnyValue::Number),
         }
     }
 

@@ -7,7 +7,7 @@
 //!   ServiceCIDRs are free, and [`ipaddress`] has the rules for the objects. [`service_cidr`] is one CIDR of such an
 //!   object.
 //! - A [`range`] maps values (addresses or ports) to offsets; [`cidr`] and [`ports`] are the kinds of range, and
-//!   [`any`] is for a kind that is known only at run time.
+//!   [`any`] is for a kind that is known only at run time. [`numbers`] are for callers with other values.
 //! - An [`allocator`] knows which offsets are in use, in a [`bitmap`] whose memory is the stored [`snapshot`].
 //! - A [`range_allocation`] is the stored object around that snapshot, in etcd's protobuf form or as JSON.
 //! - [`commit`] turns the operations of many callers into writes of one etcd key that several servers share.
@@ -30,6 +30,7 @@ pub mod ipaddress;
 pub mod leak;
 #[cfg(feature = "ledger")]
 pub mod ledger;
+pub mod numbers;
 mod offsets;
 pub mod ports;
 pub mod range;

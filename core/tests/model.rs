@@ -101,6 +101,10 @@ fn ranges() -> Vec<AnyRange> {
         "30000-30063",
         "0-64",
         "65435-65535",
+        "0 numbers, 0 static",
+        "1 numbers, 0 static",
+        "65 numbers, 64 static",
+        "130 numbers, 20 static",
     ]
     .map(|text| text.parse().expect("each is a range"))
     .to_vec()
@@ -113,6 +117,7 @@ fn some_value(range: AnyRange, rng: &mut Xoshiro256PlusPlus) -> AnyValue {
     range.value_at(offset).unwrap_or_else(|| match range {
         AnyRange::Cidr(_) => AnyValue::Address(outside[(rng.next_u64() % 4) as usize].parse().expect("an address")),
         AnyRange::Ports(ports) => AnyValue::Port(ports.low().wrapping_sub(1)),
+        AnyRange::Numbers(_) => AnyValue::Number(range.size() + (rng.next_u64() % 3) as u32),
     })
 }
 

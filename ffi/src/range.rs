@@ -8,6 +8,7 @@ use std::str::FromStr;
 use rangekeeper_core::any::{AnyRange, AnyValue, ParseRangeError};
 use rangekeeper_core::bitmap::Bitmap;
 use rangekeeper_core::ipnetwork::IpNetwork;
+use rangekeeper_core::numbers::NumberRange;
 use rangekeeper_core::range::Range;
 use rangekeeper_core::snapshot::changes;
 use rangekeeper_core::{CidrRange, PortRange};
@@ -16,7 +17,7 @@ use crate::error::{Failure, Named, rk_error};
 use crate::guard::{guard, guard_error};
 use crate::result::rk_result;
 use crate::scope::{Array, Out, Scope, Unusable, borrow, borrow_optional, slice, text};
-use crate::value::{RK_VALUE_KIND_IPV4, RK_VALUE_KIND_IPV6, RK_VALUE_KIND_PORT, Value, rk_value};
+use crate::value::{RK_VALUE_KIND_IPV4, RK_VALUE_KIND_IPV6, RK_VALUE_KIND_NUMBER, RK_VALUE_KIND_PORT, Value, rk_value};
 
 /// The kinds of ranges.
 pub type rk_range_kind = u32;
@@ -24,6 +25,8 @@ pub type rk_range_kind = u32;
 pub const RK_RANGE_KIND_CIDR: rk_range_kind = 1201;
 /// Ports.
 pub const RK_RANGE_KIND_PORTS: rk_range_kind = 1202;
+/// Plain numbers from 0 on, for callers that keep the offset of each of their values.
+pub const RK_RANGE_KIND_NUMBERS: rk_range_kind = 1203;
 
 /// Bytes in the text of an rk_range_description, the NUL at its end included: more than any range needs.
 pub const RK_RANGE_TEXT_CAPACITY: usize = 48;
@@ -33,9 +36,9 @@ pub const RK_RANGE_TEXT_CAPACITY: usize = 48;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct rk_range {
-    /// The network address, or the lowest port.
+    /// The network address, the lowest port, or the lowest number after the static band.
     pub first: rk_value,
-    /// The length of the prefix, or the highest port.
+    /// The length of the prefix, the highest port, or how many numbers there are.
     pub extent: u32,
 }
 
@@ -47,6 +50,9 @@ impl From<AnyRange> for rk_range {
                 Self { first: network.ip().into(), extent: network.prefix().into() }
             }
             AnyRange::Ports(range) => Self { first: AnyValue::Port(range.low()).into(), extent: range.high().into() },
+            AnyRange::Numbers(range) => {
+                Self { first: AnyValue::Number(range.static_band()).into(), extent: range.size() }
+            }
         }
     }
 }
@@ -57,6 +63,7 @@ impl rk_range {
         match AnyValue::try_from(self.first).ok()? {
             AnyValue::Address(first) => network(first, self.extent).map(|network| CidrRange::new(network).into()),
             AnyValue::Port(low) => PortRange::new(low, self.extent.try_into().ok()?).map(AnyRange::from),
+            AnyValue::Number(static_band) => NumberRange::new(self.extent, static_band).map(AnyRange::from),
         }
     }
 }
@@ -133,6 +140,7 @@ impl Range for ValueRange {
                 range.offset_of(Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)).into())
             }
             (AnyRange::Ports(range), RK_VALUE_KIND_PORT) => range.offset_of(low as u16),
+            (AnyRange::Numbers(range), RK_VALUE_KIND_NUMBER) => range.offset_of(low as u32),
             _ => None,
         }
     }
@@ -142,6 +150,7 @@ impl Range for ValueRange {
         match &self.0 {
             AnyRange::Cidr(range) => range.value_at(offset).map(|address| AnyValue::Address(address).into()),
             AnyRange::Ports(range) => range.value_at(offset).map(|port| AnyValue::Port(port).into()),
+            AnyRange::Numbers(range) => range.value_at(offset).map(|number| AnyValue::Number(number).into()),
         }
     }
 
@@ -178,6 +187,7 @@ pub(crate) fn values_page(range: AnyRange, bitmap: &Bitmap, from: u32, values: A
     match range {
         AnyRange::Cidr(range) => typed_page(range, AnyValue::Address, bitmap, from, values),
         AnyRange::Ports(range) => typed_page(range, AnyValue::Port, bitmap, from, values),
+        AnyRange::Numbers(range) => typed_page(range, AnyValue::Number, bitmap, from, values),
     }
 }
 
@@ -197,7 +207,8 @@ fn typed_page<R: Range>(
 }
 
 /// Parses a range. `kind` is RK_RANGE_KIND_CIDR for "10.96.0.0/12" and the like (IPv4 or IPv6; host bits are cleared),
-/// or RK_RANGE_KIND_PORTS for "30000-32767", "30000+2767" or one port.
+/// RK_RANGE_KIND_PORTS for "30000-32767", "30000+2767" or one port, or RK_RANGE_KIND_NUMBERS for "100000 numbers, 16
+/// static".
 ///
 /// RK_RESULT_INVALID_RANGE.
 #[must_use]
@@ -216,8 +227,9 @@ pub unsafe extern "C" fn rk_range_parse(
             let range = match kind {
                 RK_RANGE_KIND_CIDR => AnyRange::Cidr(spec.parse().map_err(ParseRangeError::from)?),
                 RK_RANGE_KIND_PORTS => AnyRange::Ports(spec.parse().map_err(ParseRangeError::from)?),
+                RK_RANGE_KIND_NUMBERS => AnyRange::Numbers(spec.parse().map_err(ParseRangeError::from)?),
                 _ => {
-                    let message = format_args!("kind {kind} is unknown: it is CIDR or ports");
+                    let message = format_args!("kind {kind} is unknown: it is CIDR, ports or numbers");
                     return Err(Failure::new(rk_result::InvalidArgument, message));
                 }
             };

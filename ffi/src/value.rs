@@ -27,9 +27,11 @@ pub const RK_VALUE_KIND_TEXT: rk_value_kind = 7;
 
 /// A missing value, for bindings: no range has it. low and high are 0.
 pub const RK_VALUE_KIND_NONE: rk_value_kind = 8;
+/// A number of a range of numbers: low is below 2^32, high is 0.
+pub const RK_VALUE_KIND_NUMBER: rk_value_kind = 9;
 
-/// An address or a port; its kind determines the meaning of high and low. rk_value_port, rk_value_ipv4, rk_value_ipv6
-/// and rk_value_any, at the end of this header, build one.
+/// An address, a port or a number; its kind determines the meaning of high and low. rk_value_port, rk_value_ipv4, rk_value_ipv6,
+/// rk_value_number and rk_value_any, at the end of this header, build one.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct rk_value {
@@ -74,6 +76,7 @@ impl TryFrom<rk_value> for AnyValue {
                 Some(Self::Address(Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)).into()))
             }
             RK_VALUE_KIND_PORT if high == 0 => u16::try_from(low).ok().map(Self::Port),
+            RK_VALUE_KIND_NUMBER if high == 0 => u32::try_from(low).ok().map(Self::Number),
             _ => None,
         };
         valid.ok_or(NotAValue(value))
@@ -144,6 +147,7 @@ impl From<AnyValue> for rk_value {
         match value {
             AnyValue::Address(address) => address.into(),
             AnyValue::Port(port) => Self { high: 0, low: port.into(), kind: RK_VALUE_KIND_PORT },
+            AnyValue::Number(number) => Self { high: 0, low: number.into(), kind: RK_VALUE_KIND_NUMBER },
         }
     }
 }
@@ -165,7 +169,7 @@ impl From<IpAddr> for rk_value {
 pub(crate) fn address(value: &rk_value) -> Result<IpAddr, rk_result> {
     match (*value).try_into()? {
         AnyValue::Address(address) => Ok(address),
-        AnyValue::Port(_) => Err(rk_result::InvalidArgument),
+        AnyValue::Port(_) | AnyValue::Number(_) => Err(rk_result::InvalidArgument),
     }
 }
 
@@ -188,8 +192,8 @@ pub unsafe extern "C" fn rk_address_parse(
     })
 }
 
-/// Writes a value as text, at most 45 bytes without a terminating NUL: an address in its canonical form, a port as its
-/// number.
+/// Writes a value as text, at most 45 bytes without a terminating NUL: an address in its canonical form, a port or a
+/// number in decimal.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_value_text(

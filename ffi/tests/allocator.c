@@ -65,6 +65,34 @@ static void ranges(void) {
   free(huge);
 }
 
+static void numbers(void) {
+  rk_range range = {.extent = 7};
+  rk_range_description description;
+  CHECK_OK(rk_range_parse(TEXT("100000 numbers, 16 static"), RK_RANGE_KIND_NUMBERS, &range, NULL));
+  CHECK_OK(rk_range_describe(&range, &description));
+  CHECK(description.size == 100000 && description.static_band == 16);
+  CHECK(strcmp(description.text, "100000 numbers, 16 static") == 0);
+  rk_error error;
+  CHECK_RESULT(rk_range_parse(TEXT("16 numbers, 16 static"), RK_RANGE_KIND_NUMBERS, &range, &error),
+               RK_RESULT_INVALID_RANGE);
+  CHECK(strstr(error.message, "16 numbers, 16 static") != NULL);
+
+  rk_allocator *allocator = NULL;
+  rk_value last = rk_value_number(99999), past = rk_value_number(100000), port = rk_value_port(7), next;
+  CHECK_OK(rk_allocator_new(&range, RK_STRATEGY_DYNAMIC_BAND_FIRST, 7, &allocator, &error));
+  CHECK_OK(rk_allocator_allocate(allocator, &last));
+  CHECK_RESULT(rk_allocator_allocate(allocator, &last), RK_RESULT_ALREADY_ALLOCATED);
+  CHECK_RESULT(rk_allocator_allocate(allocator, &past), RK_RESULT_NOT_IN_RANGE);
+  CHECK_RESULT(rk_allocator_allocate(allocator, &port), RK_RESULT_NOT_IN_RANGE);
+  CHECK_OK(rk_allocator_allocate_next(allocator, &next));
+  CHECK(next.kind == RK_VALUE_KIND_NUMBER && next.high == 0 && next.low >= 16 && next.low < 99999);
+  char text[64];
+  size_t len = 0;
+  CHECK_OK(rk_value_text(&last, text, sizeof text, &len));
+  CHECK(len == 5 && memcmp(text, "99999", len) == 0);
+  rk_allocator_free(allocator);
+}
+
 static void allocate(void) {
   rk_range range = range_of("10.0.0.0/29");
   rk_allocator *allocator = NULL;
@@ -154,6 +182,7 @@ static void leak_counters(void) {
 int main(void) {
   CHECK(rk_abi_version() == RK_ABI_VERSION);
   ranges();
+  numbers();
   allocate();
   leak_counters();
   return 0;

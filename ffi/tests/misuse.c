@@ -11,6 +11,7 @@ static rk_value malformed(int which) {
   static const rk_value values[] = {
       {0, 0, RK_VALUE_KIND_ANY},        {0, 65536, RK_VALUE_KIND_PORT},      {1, 80, RK_VALUE_KIND_PORT},
       {0, 1ull << 32, RK_VALUE_KIND_IPV4}, {1, 1, RK_VALUE_KIND_IPV4},        {0, 0, RK_VALUE_KIND_TEXT},
+      {0, 1ull << 32, RK_VALUE_KIND_NUMBER}, {1, 1, RK_VALUE_KIND_NUMBER},
       {0, 0, 2},                         {0, 0, 5},                           {0, 0, UINT32_MAX},
   };
   return values[which];
@@ -95,7 +96,8 @@ static void ranges(const rk_range *range) {
   CHECK_NULL(rk_range_value_at(range, 0, NULL));
   CHECK_RESULT(rk_range_value_at(range, UINT32_MAX, &value), RK_RESULT_NOT_IN_RANGE);
 
-  /* Not from rk_range_parse: nothing, host bits, lengths of the prefix, ports in the wrong order and too high. */
+  /* Not from rk_range_parse: nothing, host bits, lengths of the prefix, ports in the wrong order and too high, static
+     bands as long as the range. */
   const rk_range forged[] = {
       {{0, 0, 0}, 0},
       {ipv4(0x0a000001), 24},
@@ -106,6 +108,9 @@ static void ranges(const rk_range *range) {
       {rk_value_port(2), 1},
       {rk_value_port(1), 65536},
       {{0, 65536, RK_VALUE_KIND_PORT}, 65537},
+      {rk_value_number(16), 16},
+      {rk_value_number(1), 0},
+      {rk_value_number(1ull << 32), 7},
   };
   rk_allocator *allocator = NULL;
   for (size_t i = 0; i < sizeof forged / sizeof forged[0]; i++) {
@@ -432,7 +437,7 @@ static void audit(const rk_range *range) {
   /* Of the batches only the last one counts. */
   CHECK_NULL(rk_report_record_repair(NULL, 0, RK_REPAIR_DONE, NULL, 0, NULL, 0, &error));
   CHECK_NULL(rk_report_record_repair(o, 0, RK_REPAIR_DONE, NULL, 1, NULL, 0, &error));
-  CHECK_INVALID(rk_report_record_repair(o, 0, RK_REPAIR_DONE, AT((rk_value){.kind = 9}), 1, NULL, 0, &error));
+  CHECK_INVALID(rk_report_record_repair(o, 0, RK_REPAIR_DONE, AT((rk_value){.kind = 10}), 1, NULL, 0, &error));
   CHECK_INVALID(rk_report_record_repair(o, 9, RK_REPAIR_DONE, NULL, 0, NULL, 0, &error));
   CHECK_INVALID(rk_report_record_repair(o, 0, 3, NULL, 0, NULL, 0, &error));
   CHECK_NULL(rk_report_find_full_ranges(NULL, 5));
@@ -985,7 +990,7 @@ static rk_error error;
 /* Each failure names its argument, as the header spells it, and the value. */
 static void sentences(const rk_range *range) {
   rk_range none = {.extent = 7};
-  CHECK_INVALID_SAYS(rk_range_parse(TEXT("1-9"), 3, &none, &error), "kind 3 is unknown: it is CIDR or ports");
+  CHECK_INVALID_SAYS(rk_range_parse(TEXT("1-9"), 3, &none, &error), "kind 3 is unknown: it is CIDR, ports or numbers");
   CHECK_INVALID(rk_range_parse(TEXT("10.0.0.0/24"), RK_VALUE_KIND_PORT, &none, &error));
   CHECK_SAYS(rk_range_parse(TEXT(""), RK_RANGE_KIND_CIDR, &none, &error), RK_RESULT_INVALID_RANGE,
              "CIDR \"\" has no prefix length: expected ADDRESS/LENGTH");

@@ -94,6 +94,9 @@ pub enum AddRangeError {
     /// The audit has observed Services, whose values of this range it would take for leaks.
     #[error("range {0} comes after the first Service: all ranges are added before Services are observed")]
     AfterServices(AnyRange),
+    /// No Service uses a value of the range.
+    #[error("range {0} is of numbers, which no Service uses")]
+    OfNumbers(AnyRange),
     /// The stored object's range is not a range.
     #[error("stored range: {0}")]
     StoredRange(#[from] ParseRangeError),
@@ -295,11 +298,12 @@ impl Audit {
     /// [`add_node_ports`](Self::add_node_ports).
     ///
     /// # Errors
-    /// Those of the two.
+    /// Those of the two, or that the range is of numbers.
     pub fn add_bitmap(&mut self, range: AnyRange, stored: Stored<'_>) -> Result<(), AddRangeError> {
         match range {
             AnyRange::Cidr(range) => self.add_cluster_ips(range, stored),
             AnyRange::Ports(range) => self.add_node_ports(range, stored),
+            AnyRange::Numbers(_) => Err(AddRangeError::OfNumbers(range)),
         }
     }
 
@@ -363,13 +367,14 @@ impl Audit {
     /// these, those that no Service uses are leaks. Other leaks, and values that are not stored, are unknown.
     ///
     /// # Errors
-    /// If there is a range for the same kind of value already, a Service was observed, or `known` has bits past the
-    /// range.
+    /// If there is a range for the same kind of value already, the range is of numbers, a Service was observed, or
+    /// `known` has bits past the range.
     pub fn add_unseen(&mut self, range: AnyRange, known: &[u8]) -> Result<(), AddRangeError> {
         self.check_takes(range)?;
         match range {
             AnyRange::Cidr(range) => self.add_cidr_pass(RangePass::unseen(self.ranges, range, known)?),
             AnyRange::Ports(range) => self.add_port_pass(RangePass::unseen(self.ranges, range, known)?),
+            AnyRange::Numbers(_) => Err(AddRangeError::OfNumbers(range)),
         }
     }
 
@@ -599,6 +604,10 @@ mod tests {
         audit.add_unseen("30000-30009".parse().expect("ports"), &[0b10_1010]).expect("the first range");
         let again = audit.add_unseen("30000-30001".parse().expect("ports"), &[]);
         assert!(matches!(again, Err(AddRangeError::SameKind { .. })), "{again:?}");
+        let numbers: AnyRange = "9 numbers, 0 static".parse().expect("numbers");
+        let nobody = Err(AddRangeError::OfNumbers(numbers));
+        assert_eq!(audit.add_unseen(numbers, &[]), nobody);
+        assert_eq!(audit.add_bitmap(numbers, Stored { range: "9 numbers, 0 static", data: &[] }), nobody);
         for (address, node_port) in
             [("10.0.0.1", 30_001), ("10.0.0.2", 30_001), ("10.0.0.1", 30_002), ("10.1.0.0", 31_000)]
         {

@@ -346,7 +346,7 @@ impl RangeReport {
         match (self, value) {
             (Self::Bitmap(bitmap) | Self::Stale(bitmap) | Self::Unseen(bitmap), value) => bitmap.state_of(value),
             (Self::ServiceCidr(cidr), AnyValue::Address(address)) => cidr.state_of(address),
-            (Self::ServiceCidr(_), AnyValue::Port(_)) => None,
+            (Self::ServiceCidr(_), AnyValue::Port(_) | AnyValue::Number(_)) => None,
         }
     }
 

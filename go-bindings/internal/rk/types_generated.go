@@ -61,8 +61,10 @@ const (
 	ValueKindIPv6                          = 6
 	ValueKindText                          = 7
 	ValueKindNone                          = 8
+	ValueKindNumber                        = 9
 	RangeKindCIDR                          = 1201
 	RangeKindPorts                         = 1202
+	RangeKindNumbers                       = 1203
 	StrategyContiguous                     = 1001
 	StrategyRandomScan                     = 1002
 	StrategyDynamicBandFirst               = 1003

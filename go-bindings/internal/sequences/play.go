@@ -22,7 +22,10 @@ var ports = []string{"30000-32767", "80", "1-100", "8000+16"}
 func (s *sequence) someRange() rangekeeper.Range {
 	var r rangekeeper.Range
 	var err error
-	if s.IntN(4) == 0 {
+	if s.IntN(16) == 0 {
+		size := s.IntN(3000)
+		r, err = rangekeeper.Numbers(uint32(size), uint32(s.IntN(max(size, 1))))
+	} else if s.IntN(4) == 0 {
 		r, err = rangekeeper.ParsePortRange(ports[s.IntN(len(ports))])
 	} else if s.IntN(100) == 0 {
 		r, err = rangekeeper.ParseCIDR("10.96.0.0/12")

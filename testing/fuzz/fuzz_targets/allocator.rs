@@ -13,7 +13,7 @@ use rangekeeper::range::Range;
 use rangekeeper_fuzz::bits;
 
 /// Ranges with and without a static band, at the ends of their families, and of no size.
-const RANGES: [&str; 11] = [
+const RANGES: [&str; 13] = [
     "10.0.0.0/28",
     "10.0.0.0/26",
     "10.0.0.0/24",
@@ -25,6 +25,8 @@ const RANGES: [&str; 11] = [
     "65500-65535",
     "0-0",
     "10.0.0.0/19",
+    "100 numbers, 70 static",
+    "0 numbers, 0 static",
 ];
 
 #[derive(Arbitrary, Debug)]
@@ -149,6 +151,7 @@ impl Model {
             (AnyRange::Cidr(_), _) => AnyValue::Address([9, 0, 0, pick].into()),
             (AnyRange::Ports(range), 0) => AnyValue::Port(range.low().wrapping_sub(1)),
             (AnyRange::Ports(range), _) => AnyValue::Port(range.high().wrapping_add(1)),
+            (AnyRange::Numbers(range), _) => AnyValue::Number(range.size() + u32::from(pick)),
         }
     }
 

@@ -22,6 +22,8 @@ fuzz_target!(|text: &str| {
     let any = text.parse::<AnyRange>().ok();
     let expected = if text.contains(['.', ':']) {
         text.parse().ok().map(AnyRange::Cidr)
+    } else if text.ends_with(" static") {
+        text.parse().ok().map(AnyRange::Numbers)
     } else {
         text.parse().ok().map(AnyRange::Ports)
     };

@@ -124,17 +124,13 @@ fuzz_target!(|input: Input| {
 fn add(pass: &mut Audit, configured: &str, stored_text: &str, data: &[u8]) -> Option<Part> {
     let range: AnyRange = configured.parse().expect("a configured range");
     let stored = Stored { range: stored_text, data };
-    let mut add = || match range {
-        AnyRange::Cidr(range) => pass.add_cluster_ips(range, stored),
-        AnyRange::Ports(range) => pass.add_node_ports(range, stored),
-    };
-    let result = add();
+    let result = pass.add_bitmap(range, stored);
     let stored_range = if stored_text.is_empty() { Ok(range) } else { stored_text.parse::<AnyRange>() };
     let Ok(stored_range) = stored_range else {
         assert!(matches!(result, Err(AddRangeError::StoredRange(_))), "{result:?}");
         return None;
     };
-    if matches!(range, AnyRange::Cidr(_)) != matches!(stored_range, AnyRange::Cidr(_)) {
+    if std::mem::discriminant(&range) != std::mem::discriminant(&stored_range) {
         assert!(matches!(result, Err(AddRangeError::StoredKind { .. })), "{result:?}");
         return None;
     }
@@ -144,7 +140,7 @@ fn add(pass: &mut Audit, configured: &str, stored_text: &str, data: &[u8]) -> Op
         return None;
     }
     result.unwrap_or_else(|error| panic!("{error}"));
-    assert!(matches!(add(), Err(AddRangeError::SameKind { .. })), "a range may be added once");
+    assert!(matches!(pass.add_bitmap(range, stored), Err(AddRangeError::SameKind { .. })), "a range may be added once");
     let values: Vec<AnyValue> = (0..range.size()).filter_map(|offset| range.value_at(offset)).collect();
     let all: Vec<AnyValue> = offsets.iter().filter_map(|offset| stored_range.value_at(*offset as u32)).collect();
     let stored: BTreeSet<AnyValue> = all.iter().filter(|value| values.contains(value)).copied().collect();
@@ -300,10 +296,7 @@ fn again(outcome: &Report, services: &[OwnedService]) {
     for (_, range) in outcome.bitmaps() {
         let (text, data) = (range.range().to_string(), range.next().snapshot());
         let stored = Stored { range: &text, data };
-        match range.range() {
-            AnyRange::Cidr(range) => pass.add_cluster_ips(range, stored).expect("what was stored"),
-            AnyRange::Ports(range) => pass.add_node_ports(range, stored).expect("what was stored"),
-        }
+        pass.add_bitmap(range.range(), stored).expect("what was stored");
     }
     services.iter().for_each(|service| service.with(|service| pass.observe(service)));
     let second = pass.finish(Leaks::CleanAtOnce);
