@@ -146,13 +146,15 @@ fuzz: ## Runs every fuzz target for SECONDS=60 (needs a nightly compiler and car
 compare-corpora: libraries ## Plays the inputs that `make fuzz` has found on both back ends of the Go binding.
 	cd go-bindings && RANGEKEEPER_CORPUS_FLOOR=1000 $(GO) test $(UNVETTED) -v -run '^TestBackEndsAgreeOnCorpora$$' ./internal/sequences
 
-simulate: ## Plays 10,000,000 schedules of the commit protocol, or as many as fit in 15 minutes; SEED=N repeats one.
+simulate: ## Plays 10,000,000 schedules of the commit protocol, or as many as fit in 15 minutes, and 3,000,000 over stores with tokens; SEED=N repeats one.
 	$(CARGO) run --release --locked -p rangekeeper-simulation -- $(if $(SEED),--seed $(SEED),--schedules 10000000 --minutes 15)
+	$(if $(SEED),,$(CARGO) run --release --locked -p rangekeeper-simulation -- --tokens --schedules 3000000 --minutes 30)
 	$(if $(SEED),,$(CARGO) test --release --locked -p rangekeeper --features ledger --test shared_ledger -- --ignored --nocapture)
 
 simulate-short: ## Checks that the simulation notices some of the broken rules of the protocol, and plays 300,000 schedules, always the same.
 	@scripts/faults.sh draw
 	$(CARGO) run --release --locked -p rangekeeper-simulation -- --from 1 --schedules 300000 --minutes 10 --at-least 300000
+	$(CARGO) run --release --locked -p rangekeeper-simulation -- --tokens --from 1 --schedules 50000 --minutes 5 --at-least 50000
 
 bench: ## Measures the crates with criterion.
 	$(CARGO) bench --locked -p rangekeeper-bench

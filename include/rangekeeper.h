@@ -329,8 +329,8 @@ enum {
 };
 
 /**
- * An address, a port or a number; its kind determines the meaning of high and low. rk_value_port, rk_value_ipv4, rk_value_ipv6,
- * rk_value_number and rk_value_any, at the end of this header, build one.
+ * An address, a port or a number; its kind determines the meaning of high and low. rk_value_port, rk_value_number,
+ * rk_value_ipv4, rk_value_ipv6 and rk_value_any, at the end of this header, build one.
  */
 typedef struct rk_value {
   /** High half; see the kinds. */

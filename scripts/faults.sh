@@ -73,9 +73,11 @@ patch_of() { # NUMBER
 
 shell_fault() { "$work/bin/none" --shell-faults | sed -n "s/^$1 \([0-9]*\) \(.*\)/\1 \2/p"; }
 
-# The arguments of the simulation for the faults of shells among these.
+# The arguments of the simulation for the faults of shells among these. From 110 on a fault is one of the schedules
+# over a store with tokens.
 switches() { # NUMBER...
 	local number
+	(($1 < 110)) || printf -- '--tokens '
 	for number; do [[ -n $(patch_of "$number") ]] || printf -- '--fault %d ' "$number"; done
 }
 

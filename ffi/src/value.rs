@@ -30,8 +30,8 @@ pub const RK_VALUE_KIND_NONE: rk_value_kind = 8;
 /// A number of a range of numbers: low is below 2^32, high is 0.
 pub const RK_VALUE_KIND_NUMBER: rk_value_kind = 9;
 
-/// An address, a port or a number; its kind determines the meaning of high and low. rk_value_port, rk_value_ipv4, rk_value_ipv6,
-/// rk_value_number and rk_value_any, at the end of this header, build one.
+/// An address, a port or a number; its kind determines the meaning of high and low. rk_value_port, rk_value_number,
+/// rk_value_ipv4, rk_value_ipv6 and rk_value_any, at the end of this header, build one.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct rk_value {

@@ -305,8 +305,7 @@ impl<R: Range> History<R> {
         mut next: Readable<R>,
         changes: impl Iterator<Item = u32>,
     ) -> Option<Allocator<R>> {
-        let create_revision = if before.create_revision == 0 { revision } else { before.create_revision };
-        let state = KeyState { mod_revision: revision, version: before.version + 1, create_revision };
+        let state = before.written(revision);
         if self.changes.head() == state {
             self.changes.join();
         } else if before == KeyState::default() {

@@ -25,6 +25,7 @@
 //! | `protection`, `quarantine`, `recent` | what was handed out or cleared within the grace, and duplicates |
 //! | `events` | nothing: it passes each event on to the other parts |
 //! | `pacing`, `timers` | how long requests wait, for more operations and for other servers |
+//! | `tokens` | the states of a key in a store that has tokens, and no revisions |
 //! | `repair_pass`, `leak_tracker`, `exchange` | a pass; what is known from one to the next; what both sides say |
 //!
 //! [`poll`](Committer::poll) returns the first of these that there is to do: outcomes to hand out, a watch to start or
@@ -144,6 +145,7 @@ mod request;
 #[cfg(test)]
 mod testing;
 mod timers;
+mod tokens;
 
 pub use committer::Committer;
 pub use config::{Config, Replace};
@@ -155,3 +157,4 @@ pub use operation::{
 };
 pub use repair_pass::{Found, Listing, PassError, RepairPass};
 pub use request::{Answer, Change, Event, Header, KeyState, KeyValue, Request, Step, Witness};
+pub use tokens::{TokenRequest, Tokens};

@@ -36,6 +36,12 @@ impl KeyState {
     pub(super) fn is_next_version(self, before: Self) -> bool {
         self.version == before.version + 1
     }
+
+    /// The state after a write at this revision.
+    pub(super) fn written(self, revision: u64) -> Self {
+        let create_revision = if self.version == 0 { revision } else { self.create_revision };
+        Self { mod_revision: revision, version: self.version + 1, create_revision }
+    }
 }
 
 /// A request to the store. There is one at a time; it ends by [`Event::Answered`], [`Event::Unknown`],

@@ -54,6 +54,14 @@ pub enum ShellFault {
     RolledBackAsOfTheFirst = 88,
     /// An update that gives the values of one range back releases those of the other, too.
     BothRangesReleased = 89,
+    /// Over a store with tokens: the token is a hash of the value.
+    TokenIsAHash = 110,
+    /// Over a store with tokens: a second server releases the values, too, as of a read after the deletion.
+    ReleasedAsOfALaterRead = 111,
+    /// Over a store with tokens: a put that was refused is repeated with the token that is there.
+    PutAgain = 115,
+    /// Over a store with tokens: a Service is written after the `use_until` of its values.
+    WrittenAfterUseUntil = 112,
 }
 
 /// A fault of a shell.
@@ -96,6 +104,10 @@ pub const ROWS: &[Row] = &[
     Row { number: 93, with: 0, name: "write of a Service does not depend on the create revision of the witness" },
     Row { number: 94, with: 0, name: "list of a watch cache passed as one of the store" },
     Row { number: 95, with: 0, name: "compare-and-swap that creates a range is no fence" },
+    Row { number: 110, with: 0, name: "tokens: the token is a hash of the value" },
+    Row { number: 111, with: 0, name: "tokens: release by a second server, as of a read after the deletion" },
+    Row { number: 112, with: 0, name: "tokens: Service written after its use_until" },
+    Row { number: 115, with: 0, name: "tokens: refused put repeated with the token that is there" },
 ];
 
 thread_local! {

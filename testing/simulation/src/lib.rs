@@ -3,6 +3,7 @@
 //! A schedule is a few servers with committers and repairers, a store with one key, callers, and whatever can go wrong
 //! between them, all from one seed. [`play`] plays one and reports the invariant that did not hold, if any.
 
+mod agenda;
 mod cache;
 pub mod faults;
 mod knowledge;
@@ -13,12 +14,22 @@ pub mod reference;
 mod server;
 pub mod services;
 pub mod store;
+mod tokens;
 pub mod violation;
 mod world;
 
 pub use world::Report;
 
-/// Plays the schedule of a seed: one in 16 is about two ranges.
+/// Seeds from this one on are those of schedules over a store that has tokens and no revisions.
+pub const TOKENS: u64 = 1 << 63;
+
+/// Plays the schedule of a seed. Of those below [`TOKENS`] one in 16 is about two ranges.
 pub fn play(seed: u64, traced: bool) -> Report {
-    if seed % 16 == 5 { pair::play(seed, traced) } else { world::play(seed, traced) }
+    if seed >= TOKENS {
+        tokens::play(seed, traced)
+    } else if seed % 16 == 5 {
+        pair::play(seed, traced)
+    } else {
+        world::play(seed, traced)
+    }
 }

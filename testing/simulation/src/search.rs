@@ -11,10 +11,10 @@ use rangekeeper_simulation::{faults, play};
 /// How many seeds a thread takes at a time.
 const CHUNK: u64 = 64;
 
-/// Prints the lowest `count` seeds whose schedules break an invariant with these faults of shells, found within
-/// `limit`.
-pub(crate) fn violations(count: u64, faults: u128, limit: Duration) -> ExitCode {
-    let (next, found) = (AtomicU64::new(1), Mutex::new(Vec::new()));
+/// Prints the lowest `count` seeds after `from` whose schedules break an invariant with these faults of shells, found
+/// within `limit`.
+pub(crate) fn violations(from: u64, count: u64, faults: u128, limit: Duration) -> ExitCode {
+    let (next, found) = (AtomicU64::new(from + 1), Mutex::new(Vec::new()));
     let end = Instant::now() + limit;
     let work = || {
         faults::set(faults);

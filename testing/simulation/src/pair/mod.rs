@@ -33,8 +33,6 @@ mod repair;
 mod requests;
 mod side;
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::fmt::Write as _;
 use std::num::NonZeroU8;
 use std::time::Duration;
@@ -43,6 +41,7 @@ use rangekeeper::cidr::CidrRange;
 use rangekeeper::commit::{LeakTracker, RepairPass, Request as Asked};
 use rangekeeper::ports::PortRange;
 
+use crate::agenda::Agenda;
 use crate::random::Random;
 use crate::store::{Mask, Reply, Writer};
 use crate::violation::{Invariant, Violation};
@@ -98,8 +97,7 @@ struct World {
     now: u64,
     /// That of the store, which both keys have in common.
     revision: u64,
-    events: Vec<Option<Event>>,
-    queue: BinaryHeap<Reverse<(u64, usize)>>,
+    agenda: Agenda<Event>,
     ips: Side<CidrRange>,
     ports: Side<PortRange>,
     servers: usize,
@@ -142,8 +140,7 @@ impl World {
             random,
             now: 0,
             revision: 3,
-            events: Vec::new(),
-            queue: BinaryHeap::new(),
+            agenda: Agenda::new(),
             ips,
             ports,
             servers,
@@ -180,8 +177,7 @@ impl World {
     }
 
     fn at(&mut self, at: u64, event: Event) {
-        self.queue.push(Reverse((at.max(self.now), self.events.len())));
-        self.events.push(Some(event));
+        self.agenda.add(at.max(self.now), event);
     }
 
     fn after(&mut self, delay: u64, event: Event) {
@@ -204,12 +200,11 @@ impl World {
     }
 
     fn run(&mut self) {
-        while let Some(Reverse((at, id))) = self.queue.pop() {
+        while let Some((at, event)) = self.agenda.take() {
             if self.report.violation.is_some() {
                 break;
             }
             self.now = at;
-            let event = self.events[id].take().expect("it happens once");
             self.report.steps += 1;
             self.step(event);
         }

@@ -30,8 +30,6 @@ mod trouble;
 mod watches;
 mod writes;
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -40,6 +38,7 @@ use rangekeeper::commit::Limits;
 use rangekeeper::ports::PortRange;
 use rangekeeper::range_allocation::{Form, RangeAllocation};
 
+use crate::agenda::Agenda;
 use crate::random::Random;
 use crate::reference::ReferenceRepair;
 use crate::server::{Origin, Server};
@@ -135,8 +134,7 @@ struct Claim {
 pub(crate) struct World {
     random: Random,
     now: u64,
-    events: Vec<Option<Event>>,
-    queue: BinaryHeap<Reverse<(u64, u32)>>,
+    agenda: Agenda<Event>,
     store: Store,
     backup: Option<Box<Store>>,
     servers: Vec<Server>,
@@ -218,9 +216,7 @@ fn microseconds(duration: Duration) -> u64 {
 
 impl World {
     fn at(&mut self, at: u64, event: Event) {
-        let id = self.events.len() as u32;
-        self.events.push(Some(event));
-        self.queue.push(Reverse((at.max(self.now), id)));
+        self.agenda.add(at.max(self.now), event);
     }
 
     fn after(&mut self, delay: u64, event: Event) {
@@ -242,12 +238,11 @@ impl World {
 
     fn run(&mut self) {
         let end = self.horizon + self.grace * 8;
-        while let Some(Reverse((at, id))) = self.queue.pop() {
+        while let Some((at, event)) = self.agenda.take() {
             if at > end || self.report.violation.is_some() {
                 break;
             }
             self.now = at;
-            let Some(event) = self.events[id as usize].take() else { continue };
             if matches!(event, Event::Poll(server) if self.servers[server].poll_at != at) {
                 continue;
             }

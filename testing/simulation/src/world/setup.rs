@@ -1,6 +1,5 @@
 //! The servers and the range of a schedule.
 
-use std::collections::BinaryHeap;
 use std::num::NonZeroU8;
 
 use rangekeeper::allocator::Strategy;
@@ -8,6 +7,7 @@ use rangekeeper::commit::Limits;
 use rangekeeper::commit::{Committer, Config, LeakTracker, Replace};
 use rangekeeper::ports::PortRange;
 
+use crate::agenda::Agenda;
 use crate::knowledge::Knowledge;
 use crate::random::Random;
 use crate::reference::ReferenceRepair;
@@ -105,8 +105,7 @@ impl World {
         let mut world = Self {
             random,
             now: 0,
-            events: Vec::with_capacity(256),
-            queue: BinaryHeap::with_capacity(64),
+            agenda: Agenda::new(),
             store,
             backup: None,
             servers,
