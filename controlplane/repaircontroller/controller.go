@@ -4,13 +4,11 @@ package repaircontroller
 type Controller struct {
 	// Name is what Events have as their reporting controller.
 	Name string
-	// action is what Events say was done when the finding was made.
-	action string
 }
 
 var (
 	// ClusterIPs repairs ranges of addresses.
-	ClusterIPs = Controller{Name: "ipallocator-repair-controller", action: "ClusterIPAllocation"}
+	ClusterIPs = Controller{Name: "ipallocator-repair-controller"}
 	// NodePorts repairs the range of node ports.
-	NodePorts = Controller{Name: "portallocator-repair-controller", action: "PortAllocation"}
+	NodePorts = Controller{Name: "portallocator-repair-controller"}
 )

@@ -24,7 +24,7 @@ import (
 
 // Config says what a Repairer repairs.
 type Config struct {
-	// Controller is who reports Events and metrics: [ClusterIPs] or [NodePorts].
+	// Controller is who reports metrics: [ClusterIPs] or [NodePorts].
 	Controller Controller
 	// Ranges are repaired together; the first one of addresses is the primary range.
 	Ranges []repair.Range
@@ -33,7 +33,7 @@ type Config struct {
 	// SameEtcd says that Services are in the etcd of the ranges, so that revisions can be compared. Then a list that is
 	// older than a range that was read before ends a pass with rangekeeper.ErrStaleList.
 	SameEtcd bool
-	// Recorder records findings as Events.
+	// Recorder records findings as Events; nil for nobody.
 	Recorder Recorder
 	// Names are those of Ranges, for metrics about each; without them there are none.
 	Names []string
@@ -178,7 +178,7 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 	result.Findings = slices.DeleteFunc(findings, func(finding rangekeeper.Finding) bool {
 		return finding.Range >= 0 && finding.Range < len(outcomes) && outcomes[finding.Range].Kept != nil
 	})
-	if !r.config.DryRun {
+	if !r.config.DryRun && r.config.Recorder != nil {
 		for _, finding := range result.Findings {
 			r.report(services[finding.Subject.Ordinal], finding)
 		}
@@ -240,11 +240,19 @@ func APIServices(client interface {
 	}
 }
 
+// actionOf returns what Events say was done when a finding was made.
+func actionOf(reason rangekeeper.Reason) string {
+	switch reason {
+	case rangekeeper.ReasonClusterIPNotValid:
+		return "ClusterIPValidation"
+	case rangekeeper.ReasonPortNotAllocated, rangekeeper.ReasonPortAlreadyAllocated, rangekeeper.ReasonPortOutOfRange:
+		return "PortAllocation"
+	default:
+		return "ClusterIPAllocation"
+	}
+}
+
 // report reports a finding in an Event.
 func (r *Repairer) report(service *corev1.Service, finding rangekeeper.Finding) {
-	action := r.config.Controller.action
-	if finding.Reason == rangekeeper.ReasonClusterIPNotValid {
-		action = "ClusterIPValidation"
-	}
-	r.config.Recorder.Eventf(service, nil, corev1.EventTypeWarning, finding.Reason.String(), action, "%s", finding.Message)
+	r.config.Recorder.Eventf(service, nil, corev1.EventTypeWarning, finding.Reason.String(), actionOf(finding.Reason), "%s", finding.Message)
 }

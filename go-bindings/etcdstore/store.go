@@ -90,19 +90,23 @@ type call struct {
 	done      chan rangekeeper.Outcome
 }
 
-// check refuses a Config that no etcd could serve: the store would retry for ever.
-func (c *Config) check() error {
+// Check returns rangekeeper.ErrInvalidArgument for a Config that Open refuses.
+func (c *Config) Check() error {
+	var reason string
 	switch {
 	case c.Client == nil:
-		return errors.New("the client is nil")
+		reason = "the client is nil"
 	case c.Key == "":
-		return errors.New("the key is empty")
+		reason = "the key is empty"
 	case c.Range == rangekeeper.Range{}:
-		return errors.New("the range is missing")
+		reason = "the range is missing"
 	case c.Grace < 0:
-		return fmt.Errorf("the grace of %s is negative", c.Grace)
+		reason = fmt.Sprintf("the grace of %s is negative", c.Grace)
+	default:
+		return nil
 	}
-	return nil
+	// No etcd could serve it: the store would retry for ever.
+	return fmt.Errorf("%w: %s", rangekeeper.ErrInvalidArgument, reason)
 }
 
 // Open begins to keep the object; nothing is read or written before the first operation. A Config that cannot work is
@@ -111,8 +115,8 @@ func Open(config Config) (*Store, error) {
 	if config.Grace == 0 {
 		config.Grace = DefaultGrace
 	}
-	if err := config.check(); err != nil {
-		return nil, fmt.Errorf("open %q: %w: %w", config.Key, rangekeeper.ErrInvalidArgument, err)
+	if err := config.Check(); err != nil {
+		return nil, fmt.Errorf("open %q: %w", config.Key, err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Store{
