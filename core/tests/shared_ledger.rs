@@ -4,8 +4,6 @@
 #![cfg(feature = "ledger")]
 
 mod common;
-#[path = "common/row.rs"]
-mod row;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,15 +12,14 @@ use common::{below, seeded};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rangekeeper::ledger::{
-    AllocateError, Allocation, Change, ChangeTicket, Choice, Ledger, LedgerValue, OpenError, Outcome, Pool, Put,
-    Request, SharedLedger, Token, Want,
+    AllocateError, Allocation, Change, ChangeTicket, Choice, Ledger, LedgerValue, Memory, OpenError, Outcome, Pool,
+    Put, Request, SharedLedger, Store as _, Token, Want,
 };
-use row::Row;
 
 /// A row, and the network before it.
 #[derive(Default)]
 struct Store {
-    row: Row,
+    row: Memory,
     /// Writes that the network still has.
     late: Vec<(Vec<u8>, Option<Token>)>,
 }
@@ -139,7 +136,7 @@ fn play(seed: u64, played: &mut Played) {
                 if !store.late.is_empty() {
                     let at = below(store.late.len() as u32, &mut rng) as usize;
                     let (value, token) = store.late.swap_remove(at);
-                    played.late += u64::from(store.row.put(value, token) != Put::Changed);
+                    played.late += u64::from(store.row.put(value, token) != Ok(Put::Changed));
                 }
             }
             7 => {
@@ -168,7 +165,7 @@ fn play(seed: u64, played: &mut Played) {
     }
     // In the end everybody gets answers.
     for (value, token) in std::mem::take(&mut store.late) {
-        store.row.put(value, token);
+        let Ok(_) = store.row.put(value, token);
     }
     for number in 0..3 {
         for _ in 0..20 {
@@ -230,11 +227,11 @@ fn answer(
             clock.0 = until;
         }
         Some(Request::Get) => {
-            program.ledger.got(store.row.get()).expect("what a program wrote");
+            program.ledger.got(store.row.get().unwrap_or_default()).expect("what a program wrote");
         }
         Some(Request::Put { value, token }) => match store.row.put(value, token) {
-            Put::Stored(token) => program.ledger.put(token),
-            Put::Changed => {
+            Ok(Put::Stored(token)) => program.ledger.put(token),
+            Ok(Put::Changed) => {
                 played.conflicts += 1;
                 program.ledger.conflicted(clock.tick());
             }
@@ -316,17 +313,17 @@ fn allocate(want: Want, owner: Option<&str>) -> Change {
 }
 
 /// Answers requests until there is none. Returns how many writes there were.
-fn finish(ledger: &mut SharedLedger, row: &mut Row, rng: &mut Xoshiro256PlusPlus) -> u32 {
+fn finish(ledger: &mut SharedLedger, row: &mut Memory, rng: &mut Xoshiro256PlusPlus) -> u32 {
     let mut writes = 0;
     while let Some(request) = ledger.next_request(Duration::ZERO, rng) {
         match request {
-            Request::Get => ledger.got(row.get()).expect("what a program wrote"),
+            Request::Get => ledger.got(row.get().unwrap_or_default()).expect("what a program wrote"),
             Request::Wait { until } => panic!("it waits until {until:?}"),
             Request::Put { value, token } => {
                 writes += 1;
                 match row.put(value, token) {
-                    Put::Stored(token) => ledger.put(token),
-                    Put::Changed => ledger.conflicted(Duration::ZERO),
+                    Ok(Put::Stored(token)) => ledger.put(token),
+                    Ok(Put::Changed) => ledger.conflicted(Duration::ZERO),
                 }
             }
         }
@@ -336,7 +333,7 @@ fn finish(ledger: &mut SharedLedger, row: &mut Row, rng: &mut Xoshiro256PlusPlus
 
 #[test]
 fn a_store_that_is_emptied_is_no_new_ledger() {
-    let ((mut ledger, mut rng), mut row) = (program(), Row::default());
+    let ((mut ledger, mut rng), mut row) = (program(), Memory::default());
     ledger.submit(allocate(Want::Any, Some("a")));
     finish(&mut ledger, &mut row, &mut rng);
     for empty in [None, Some((Vec::new(), vec![9]))] {
@@ -354,7 +351,7 @@ fn a_store_that_is_emptied_is_no_new_ledger() {
 
 #[test]
 fn a_run_of_a_caller_that_has_gone_is_released_at_once() {
-    let ((mut ledger, mut rng), mut row) = (program(), Row::default());
+    let ((mut ledger, mut rng), mut row) = (program(), Memory::default());
     let gone = ledger.submit(allocate(Want::Run(1 << 23), None));
     finish(&mut ledger, &mut row, &mut rng);
     assert_eq!(ledger.known().map(Ledger::used), Some(1 << 23));
@@ -365,7 +362,7 @@ fn a_run_of_a_caller_that_has_gone_is_released_at_once() {
 
 #[test]
 fn a_read_writes_nothing_and_is_as_new_as_its_submission() {
-    let ((mut reader, mut rng), (mut writer, _), mut row) = (program(), program(), Row::default());
+    let ((mut reader, mut rng), (mut writer, _), mut row) = (program(), program(), Memory::default());
     for used in 1..=3 {
         writer.submit(allocate(Want::Any, None));
         finish(&mut writer, &mut row, &mut rng);
@@ -379,7 +376,7 @@ fn a_read_writes_nothing_and_is_as_new_as_its_submission() {
 /// Of changes that need no write, those end that were submitted before the last get, however many come meanwhile.
 #[test]
 fn changes_that_need_no_write_end_while_others_come() {
-    let ((mut ledger, mut rng), mut row) = (program(), Row::default());
+    let ((mut ledger, mut rng), mut row) = (program(), Memory::default());
     ledger.submit(allocate(Want::Any, Some("a")));
     finish(&mut ledger, &mut row, &mut rng);
     ledger.take_outcomes().for_each(drop);
@@ -387,7 +384,7 @@ fn changes_that_need_no_write_end_while_others_come() {
     for _ in 0..9 {
         assert_eq!(ledger.next_request(Duration::ZERO, &mut rng), Some(Request::Get));
         ledger.submit(Change::Read);
-        assert_eq!(ledger.got(row.get()), Ok(()));
+        assert_eq!(ledger.got(row.get().unwrap_or_default()), Ok(()));
         ledger.submit(allocate(Want::Any, Some("a")));
     }
     let ended = ledger.take_outcomes().count();
@@ -432,14 +429,14 @@ fn an_attempt_begins_with_its_first_request() {
 /// A put may be refused for another reason than its token. A write that is late can still arrive then.
 #[test]
 fn a_refused_write_with_the_same_token_prevents_no_late_one() {
-    let ((mut ledger, mut rng), mut row) = (program(), Row::default());
+    let ((mut ledger, mut rng), mut row) = (program(), Memory::default());
     ledger.submit(allocate(Want::Any, Some("a")));
     finish(&mut ledger, &mut row, &mut rng);
     ledger.submit(allocate(Want::Any, Some("late")));
     let Some(Request::Put { value, token }) = ledger.next_request(Duration::ZERO, &mut rng) else { panic!("no put") };
     ledger.unanswered();
     assert_eq!(ledger.next_request(Duration::ZERO, &mut rng), Some(Request::Get));
-    assert_eq!(ledger.got(row.get()), Ok(()));
+    assert_eq!(ledger.got(row.get().unwrap_or_default()), Ok(()));
     assert!(matches!(ledger.next_request(Duration::ZERO, &mut rng), Some(Request::Put { .. })));
     ledger.conflicted(Duration::ZERO);
     let abandoned: Vec<_> = (0..9).map(ChangeTicket).collect();
@@ -447,7 +444,7 @@ fn a_refused_write_with_the_same_token_prevents_no_late_one() {
     let release = ledger.submit(Change::ReleaseOwner { owner: "late".to_owned() });
     let writes = finish(&mut ledger, &mut row, &mut rng);
     assert_eq!((writes, ledger.take_outcome(release)), (1, Some(Outcome::Released(Vec::new()))));
-    assert_eq!(row.put(value, token), Put::Changed, "the late write must not arrive after that");
+    assert_eq!(row.put(value, token), Ok(Put::Changed), "the late write must not arrive after that");
 }
 
 fn play_all(schedules: u64) {

@@ -1,42 +1,11 @@
 //! Hands out VNIs and subnets of a /16 to owners, over any store that writes a value only if nobody else has meanwhile.
 //! The store here is a value in memory; a row of a database, a key of etcd or a Kubernetes object does as well.
 
-use std::convert::Infallible;
 use std::time::Duration;
 
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rangekeeper::ledger::{Change, Choice, Outcome, Pool, Put, SharedLedger, Store, Token, Want};
-
-/// A value and how often it was written, which is its token.
-#[derive(Default)]
-struct Memory {
-    value: Option<Vec<u8>>,
-    writes: u64,
-}
-
-impl Memory {
-    fn token(&self) -> Option<Token> {
-        self.value.as_ref().map(|_| self.writes.to_be_bytes().to_vec())
-    }
-}
-
-impl Store for Memory {
-    type Error = Infallible;
-
-    fn get(&mut self) -> Result<Option<(Vec<u8>, Token)>, Infallible> {
-        Ok(self.value.clone().zip(self.token()))
-    }
-
-    fn put(&mut self, value: Vec<u8>, token: Option<Token>) -> Result<Put, Infallible> {
-        if token != self.token() {
-            return Ok(Put::Changed);
-        }
-        self.writes += 1;
-        self.value = Some(value);
-        Ok(self.token().map_or(Put::Changed, Put::Stored))
-    }
-}
+use rangekeeper::ledger::{Change, Choice, Memory, Outcome, Pool, SharedLedger, Want};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A program takes these from its system.

@@ -40,6 +40,7 @@
 
 mod audit;
 mod cooling;
+mod memory;
 mod owners;
 mod pool;
 mod range;
@@ -52,6 +53,7 @@ use std::time::Duration;
 use rand_core::Rng;
 
 pub use audit::{LedgerFinding, OwnerLeaks};
+pub use memory::Memory;
 pub use pool::{Choice, CoolDown, Pool};
 pub use range::{LedgerRange, LedgerValue, ParseLedgerError};
 pub use shared::{Change, ChangeTicket, Outcome, Put, Request, RunError, SharedLedger, Store, Token};
