@@ -102,7 +102,7 @@ test-js: purego ## Runs the tests of the npm package.
 	node --test ffi/js/rangekeeper.test.js
 
 test-go: libraries restored-etcd ## Runs the Go tests, the binding's with both back ends and with a stressed collector.
-	cd go-bindings && RANGEKEEPER_SEQUENCES=10000 $(GO) test $(UNVETTED) ./internal/... ./ledgerstore
+	cd go-bindings && RANGEKEEPER_SEQUENCES=10000 $(GO) test $(UNVETTED) ./internal/... ./ledgerstore/...
 	cd go-bindings && GOGC=1 $(GO) test $(UNVETTED) .
 	cd go-bindings && GOGC=1 GODEBUG=cgocheck=1 $(GO) test $(UNVETTED) -tags rangekeeper_native .
 	cd go-bindings/etcdstore && $(STATIC) ../../target/restored-etcd ../../testing/testdata/kube-1.32-dual-stack/clean.db.gz $(GO) test $(UNVETTED) ./...
@@ -110,7 +110,7 @@ test-go: libraries restored-etcd ## Runs the Go tests, the binding's with both b
 
 test-backends: libraries ## Runs 200,000 sequences on both back ends, the tests of both under the race detector, and counts the command's calls into the native one.
 	cd go-bindings && $(GO) test $(UNVETTED) ./internal/sequences
-	cd go-bindings && $(GO) test $(UNVETTED) -race . ./ledgerstore
+	cd go-bindings && $(GO) test $(UNVETTED) -race . ./ledgerstore/...
 	cd go-bindings && GOGC=1 GODEBUG=cgocheck=1 $(GO) test $(UNVETTED) -race -tags rangekeeper_native .
 	cd controlplane && $(GO) test $(UNVETTED) -tags rangekeeper_native,grpcnotrace -run '^TestCallsIntoTheLibrary$$' ./internal/cli
 

@@ -4,14 +4,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rangekeeper/rangekeeper/controlplane/internal/ledgertest"
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 	"github.com/rangekeeper/rangekeeper/go-bindings/ledgerstore"
+	"github.com/rangekeeper/rangekeeper/go-bindings/ledgerstore/ledgerstoretest"
 )
 
 func TestLedgerKey(t *testing.T) {
 	client := startEtcd(t).Client()
-	ledgertest.Check(t, func(name string) ledgerstore.Store {
+	ledgerstoretest.Check(t, func(name string) ledgerstore.Store {
 		return etcdstore.LedgerKey{Client: client, Key: "/ledgers/" + name}
 	})
 	wrong := etcdstore.LedgerKey{Client: client, Key: "/ledgers/tokens"}

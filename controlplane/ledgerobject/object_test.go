@@ -19,9 +19,9 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
-	"github.com/rangekeeper/rangekeeper/controlplane/internal/ledgertest"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/ledgerstore"
+	"github.com/rangekeeper/rangekeeper/go-bindings/ledgerstore/ledgerstoretest"
 )
 
 var vnis = rangekeeper.Pool{Range: "4096-16777215", Choice: rangekeeper.Lowest}
@@ -56,7 +56,7 @@ func TestObject(t *testing.T) {
 	maps := client.CoreV1().ConfigMaps("default")
 	store := ConfigMap(objects, "default", "vnis", "ledger")
 
-	ledgertest.Check(t, func(name string) ledgerstore.Store { return ConfigMap(objects, "default", name, "ledger") })
+	ledgerstoretest.Check(t, func(name string) ledgerstore.Store { return ConfigMap(objects, "default", name, "ledger") })
 	get := func(want string) []byte {
 		t.Helper()
 		value, token, err := store.Get(ctx)

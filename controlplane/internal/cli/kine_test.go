@@ -20,10 +20,10 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/child"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
-	"github.com/rangekeeper/rangekeeper/controlplane/internal/ledgertest"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/project"
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 	"github.com/rangekeeper/rangekeeper/go-bindings/ledgerstore"
+	"github.com/rangekeeper/rangekeeper/go-bindings/ledgerstore/ledgerstoretest"
 )
 
 // writeKine is the variable with which TestKine writes kineFixture, the database that it has made.
@@ -184,7 +184,7 @@ func TestKine(t *testing.T) {
 	}
 
 	// kine keeps ledgers, too.
-	ledgertest.Check(t, func(name string) ledgerstore.Store {
+	ledgerstoretest.Check(t, func(name string) ledgerstore.Store {
 		return etcdstore.LedgerKey{Client: client, Key: "/ledgers/" + name}
 	})
 

@@ -1,5 +1,5 @@
-// Package ledgertest checks a store of ledgers.
-package ledgertest
+// Package ledgerstoretest checks a store of ledgers, also one that you have written.
+package ledgerstoretest
 
 import (
 	"errors"
