@@ -23,9 +23,26 @@ purego) options=(-tags grpcnotrace) ;;
 *) echo "BACKEND is native or purego, not $BACKEND" >&2; exit 2 ;;
 esac
 
-# Each release gets the files of `all`, and then those of each folder named after its minor version or an older one.
+# Each release gets the files that the drop-in shares, with the release's types and paths in their imports, then those
+# of `all`, and then those of each folder named after its minor version or an older one.
 minor=$(cut -d. -f2 <<<"$version")
-overlays=(kube-apiserver/dropin/overlay/all)
+shared=target/dropin/v$version.shared
+service=pkg/registry/core/service
+compat=github.com/rangekeeper/rangekeeper/compat
+rm -rf "$shared"
+while read -r since from file; do
+	((since > minor)) && continue
+	mkdir -p "$shared/$service/$(dirname "$file")"
+	sed -e "s#^\tapi \"k8s.io/api/core/v1\"\$#\tapi \"k8s.io/kubernetes/pkg/apis/core\"#" \
+		-e "s#^\t\"$compat/\([a-z]*allocator\)\"\$#\t\"k8s.io/kubernetes/$service/\1\"#" \
+		-e "s#^\t\"$compat/rangeallocation\"\$#\t\"k8s.io/kubernetes/pkg/registry/core/rangeallocation\"#" \
+		"$from/$file" >"$shared/$service/$file"
+	if left=$(grep "$compat/" "$shared/$service/$file"); then
+		echo "kube-apiserver $version: $from/$file imports $left, which is not a package of the release" >&2
+		exit 1
+	fi
+done <kube-apiserver/dropin/shared.txt
+overlays=("$shared" kube-apiserver/dropin/overlay/all)
 for from in kube-apiserver/dropin/overlay/1.*; do
 	((${from##*.} > minor)) || overlays+=("$from")
 done

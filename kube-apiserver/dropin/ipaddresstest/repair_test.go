@@ -22,7 +22,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/service/ipallocator"
 	"k8s.io/kubernetes/pkg/registry/core/service/ipallocator/controller"
 
-	"github.com/rangekeeper/rangekeeper/kube-apiserver/dropin/requesttimeout"
+	"github.com/rangekeeper/rangekeeper/controlplane/requesttimeout"
 )
 
 const (

@@ -8,14 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/component-base/metrics"
 	api "k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/registry/core/service/allocator"
 	"k8s.io/kubernetes/pkg/registry/core/service/allocator/storage"
 	"k8s.io/kubernetes/pkg/registry/registrytest"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/repaircontroller"
-	"github.com/rangekeeper/rangekeeper/kube-apiserver/dropin/repairloop"
+	"github.com/rangekeeper/rangekeeper/controlplane/repairloop"
 )
 
 // TestRepairWithStaleList makes a repair pass over a stored range while the API server's list of Services is older than
@@ -39,11 +38,10 @@ func TestRepairWithStaleList(t *testing.T) {
 	clients.PrependReactor("list", "services", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, &corev1.ServiceList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
 	})
-	found, failed := metrics.NewCounterVec(&metrics.CounterOpts{Name: "found"}, []string{"type"}), metrics.NewCounter(&metrics.CounterOpts{Name: "failed"})
-	metrics.NewKubeRegistry().MustRegister(found, failed)
 	loop := repairloop.New(repairloop.Config{
 		Controller: repaircontroller.NodePorts, Ranges: []repairloop.Range{repairloop.RangeOf(stored, ports)},
-		Services: clients.CoreV1(), Events: clients.EventsV1(), Passes: 3, Found: found, Failed: failed,
+		Services: clients.CoreV1(), Events: clients.EventsV1(), Passes: 3,
+		Found: func(string, int) {}, Failed: func() {},
 	})
 	if err := loop.Once(t.Context()); err == nil {
 		t.Error("the pass used a list of Services that is older than the range")

@@ -12,7 +12,7 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/version"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app"
 
-	"github.com/rangekeeper/rangekeeper/kube-apiserver/dropin/requesttimeout"
+	"github.com/rangekeeper/rangekeeper/controlplane/requesttimeout"
 )
 
 func main() {

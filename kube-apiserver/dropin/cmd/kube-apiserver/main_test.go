@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rangekeeper/rangekeeper/kube-apiserver/dropin/requesttimeout"
+	"github.com/rangekeeper/rangekeeper/controlplane/requesttimeout"
 )
 
 // TestRequestTimeout checks that the command stores --request-timeout before it starts the server.

@@ -36,7 +36,7 @@ var _ allocator.Request = (*request)(nil)
 
 // ForRequest returns an allocator of the same addresses for one request, and the request.
 func (c *MetaAllocator) ForRequest() (Interface, allocator.Request) {
-	own, q := *c, &request{addresses: c.addresses, addressKeys: c.addressKeys, cidrKeys: c.cidrKeys}
+	own, q := *c, &request{addresses: c.objects, addressKeys: c.addressKeys, cidrKeys: c.cidrKeys}
 	own.request = q
 	source, ok := c.bitmapAllocator.(interface {
 		ForRequest() (Interface, allocator.Request)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/rangekeeper/rangekeeper/kube-apiserver/dropin/requesttimeout"
+	"github.com/rangekeeper/rangekeeper/controlplane/requesttimeout"
 )
 
 // uncancelled returns a context for a write that is being sent. A client that disconnects does not cancel it: the

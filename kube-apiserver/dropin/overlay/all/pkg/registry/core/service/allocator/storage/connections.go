@@ -2,11 +2,14 @@ package storage
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/stats"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
 )
 
 // changes is how often the clients that Connect returns lost a connection or made one again. The first connection to
@@ -17,6 +20,21 @@ var changes atomic.Int64
 // same, no other etcd, and no older state of one, can have taken the place of the etcd that was there before, as a
 // restore ends its connections.
 func Connections() int64 { return changes.Load() }
+
+// Connect returns a client of the API server's etcd. It does not wait for the connection. again, which must return at
+// once, is called when the client is connected again, or to one more member; nil for nothing.
+func Connect(c storagebackend.TransportConfig, again func(), options ...grpc.DialOption) (*clientv3.Client, error) {
+	proxy, err := proxyOf(c)
+	if err != nil {
+		return nil, err
+	}
+	counted := &counted{again: again, members: len(c.ServerList), throughProxy: proxy != nil, madeTo: map[string]bool{}}
+	client, err := connect(c, proxy, append(slices.Clip(options), grpc.WithStatsHandler(counted))...)
+	if err == nil {
+		counted.client.Store(client)
+	}
+	return client, err
+}
 
 // counted counts the changes of a client's connections. gRPC reports a new connection before it uses it.
 type counted struct {

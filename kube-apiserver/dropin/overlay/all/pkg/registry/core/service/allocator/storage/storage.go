@@ -9,23 +9,17 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/registry/generic"
-	"k8s.io/apiserver/pkg/storage"
-	storeerr "k8s.io/apiserver/pkg/storage/errors"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
-	api "k8s.io/kubernetes/pkg/apis/core"
 	_ "k8s.io/kubernetes/pkg/apis/core/install" // to encode RangeAllocations
 	"k8s.io/kubernetes/pkg/registry/core/rangeallocation"
 	"k8s.io/kubernetes/pkg/registry/core/service/allocator"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
 	"github.com/rangekeeper/rangekeeper/controlplane/repaircontroller"
+	"github.com/rangekeeper/rangekeeper/controlplane/repairloop"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
-	"github.com/rangekeeper/rangekeeper/kube-apiserver/dropin/repairloop"
 )
 
 // operationTimeout limits an allocation or release, which has no context. It is half the default timeout of a request.
@@ -33,11 +27,9 @@ const operationTimeout = 30 * time.Second
 
 // Etcd allocates the offsets of a stored RangeAllocation. The operations of many requests share one compare-and-swap.
 type Etcd struct {
-	resource schema.GroupResource
-	key      string
-	storage  storage.Interface
-	backend  backend
-	destroy  func()
+	stored
+	backend backend
+	destroy func()
 	// size is the number of offsets.
 	size int
 	// services lists Services for repair passes; NewREST sets it.
@@ -58,7 +50,7 @@ func NewEtcd(alloc allocator.Snapshottable, baseKey string, config *storagebacke
 	if err != nil {
 		return nil, err
 	}
-	e := &Etcd{resource: config.GroupResource, key: baseKey, storage: objects, size: alloc.Free(), given: alloc}
+	e := &Etcd{stored: stored{config.GroupResource, baseKey, objects}, size: alloc.Free(), given: alloc}
 	if e.backend, err = newBackend(e, config); err != nil {
 		destroy()
 		return nil, err
@@ -138,13 +130,6 @@ func operation() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), operationTimeout)
 }
 
-func (e *Etcd) interpret(err error) error {
-	if errors.Is(err, rangekeeper.ErrNotInitialised) {
-		return fmt.Errorf("cannot allocate resources of type %s at this time", e.resource)
-	}
-	return storeerr.InterpretUpdateError(err, e.resource, "")
-}
-
 // now returns a copy in memory of the stored object.
 func (e *Etcd) now() (allocator.Interface, error) {
 	ctx, cancel := operation()
@@ -198,29 +183,6 @@ func (e *Etcd) ListServices(ctx context.Context, at int64) ([]*corev1.Service, i
 // configuration for it, overrides included (k8s.io/kubernetes/pkg/registry/core/rest/storage_core.go).
 func (e *Etcd) RepairRange(string) (passes repair.Range, services repaircontroller.ListServices) {
 	return e.backend.repairRange(), e.ListServices
-}
-
-// Get returns the stored object. If there is none, the returned object has no ResourceVersion.
-func (e *Etcd) Get() (*api.RangeAllocation, error) {
-	object := &api.RangeAllocation{}
-	err := e.storage.Get(context.Background(), e.key, storage.GetOptions{IgnoreNotFound: true}, object)
-	if err != nil {
-		return nil, storeerr.InterpretGetError(err, e.resource, "")
-	}
-	return object, nil
-}
-
-// CreateOrUpdate replaces the stored object of the same ResourceVersion, or creates it if there is none. Otherwise the
-// error is a conflict.
-func (e *Etcd) CreateOrUpdate(snapshot *api.RangeAllocation) error {
-	update := storage.SimpleUpdate(func(stored runtime.Object) (runtime.Object, error) {
-		if is := stored.(*api.RangeAllocation).ResourceVersion; is != "" && is != snapshot.ResourceVersion {
-			return nil, apierrors.NewConflict(e.resource, "", fmt.Errorf("the stored object has revision %s, not %q", is, snapshot.ResourceVersion))
-		}
-		return snapshot, nil
-	})
-	err := e.storage.GuaranteedUpdate(context.Background(), e.key, &api.RangeAllocation{}, true, nil, update, nil)
-	return storeerr.InterpretUpdateError(err, e.resource, "")
 }
 
 // Destroy closes the connections to etcd.

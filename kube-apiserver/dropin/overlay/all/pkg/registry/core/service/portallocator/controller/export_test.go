@@ -2,43 +2,14 @@ package controller
 
 import (
 	"context"
-	"strconv"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
 	"github.com/rangekeeper/rangekeeper/controlplane/repaircontroller"
-	"github.com/rangekeeper/rangekeeper/controlplane/servicebatch"
-	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/kube-apiserver/dropin/registrytest"
 )
 
 // runOnce makes a pass for the released tests.
 func (c *Repair) runOnce() error { return c.loop.Once(context.Background()) }
-
-// collectServiceNodePorts returns the ports that a Service claims to the released tests. The core library decides that:
-// if no port is recorded as allocated, each claim is a finding.
-func collectServiceNodePorts(service *corev1.Service) (claimed []int) {
-	all := must(rangekeeper.ParsePortRange("1-65535"))
-	pass := must(rangekeeper.NewAudit())
-	must(pass.AddBitmap(all, rangekeeper.Stored{}))
-	var batch rangekeeper.Services
-	servicebatch.Add(&batch, service)
-	if err := pass.Observe(&batch); err != nil {
-		panic(err)
-	}
-	for _, finding := range must(must(pass.Finish()).Findings()) {
-		claimed = append(claimed, must(strconv.Atoi(finding.Value)))
-	}
-	return claimed
-}
-
-func must[T any](value T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return value
-}
 
 // RepairRange returns the range of a registry of the released tests.
 func (r *mockRangeRegistry) RepairRange(rangeSpec string) (repair.Range, repaircontroller.ListServices) {

@@ -1,0 +1,154 @@
+package storage
+
+import (
+	"sync"
+	"testing"
+
+	api "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/registry/generic"
+	etcd3testing "k8s.io/apiserver/pkg/storage/etcd3/testing"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/rangekeeper/rangekeeper/compat/allocator"
+)
+
+const key = "/ranges/servicenodeports"
+
+// start starts an etcd, and returns the configuration of a storage in it.
+func start(t *testing.T) *storagebackend.ConfigForResource {
+	t.Helper()
+	server, config := etcd3testing.NewUnsecuredEtcd3TestClientServer(t)
+	t.Cleanup(func() { server.Terminate(t) })
+	config.Codec = scheme.Codecs.LegacyCodec(api.SchemeGroupVersion)
+	return config.ForResource(api.Resource("servicenodeportallocations"))
+}
+
+// open returns an Etcd of 100 offsets.
+func open(t *testing.T, rangeSpec string, config *storagebackend.ConfigForResource) *Etcd {
+	t.Helper()
+	e, err := NewEtcd(allocator.NewAllocationMap(100, rangeSpec), key, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Destroy)
+	return e
+}
+
+// initialise stores an empty range.
+func initialise(t *testing.T, e *Etcd, rangeSpec string) {
+	t.Helper()
+	if _, _, err := e.AllocateNext(); err == nil {
+		t.Fatal("allocated from an object that does not exist")
+	}
+	if err := e.CreateOrUpdate(&api.RangeAllocation{Range: rangeSpec}); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.CreateOrUpdate(&api.RangeAllocation{Range: rangeSpec}); !apierrors.IsConflict(err) {
+		t.Fatalf("created an object that exists: %v", err)
+	}
+}
+
+// TestAllocateConcurrently allocates all offsets through two Etcds, as two API servers do, in each kind of storage.
+// None may be given twice, and both must know all.
+func TestAllocateConcurrently(t *testing.T) {
+	for name, one := range map[string]struct {
+		rangeSpec string
+		encrypted bool
+		backend   string
+	}{
+		"ports":           {rangeSpec: "30000-30099", backend: "committed"},
+		"encrypted ports": {rangeSpec: "30000-30099", encrypted: true, backend: "swapped"},
+		"another range":   {rangeSpec: "1000000000-1999999999/10000", backend: "swapped"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := start(t)
+			if one.encrypted {
+				config.Transformer = identity.NewEncryptCheckTransformer()
+			}
+			servers := []*Etcd{open(t, one.rangeSpec, config), open(t, one.rangeSpec, config)}
+			if _, committed := servers[0].backend.(*committed); committed != (one.backend == "committed") {
+				t.Fatalf("the backend is a %T", servers[0].backend)
+			}
+			initialise(t, servers[0], one.rangeSpec)
+			var mu sync.Mutex
+			owners := map[int]int{}
+			var group sync.WaitGroup
+			for i := range 100 {
+				group.Go(func() {
+					offset, ok, err := servers[i%2].AllocateNext()
+					if !ok || err != nil {
+						t.Errorf("%v, %v", ok, err)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					owners[offset]++
+				})
+			}
+			group.Wait()
+			if len(owners) != 100 {
+				t.Errorf("%d offsets for 100 callers", len(owners))
+			}
+			for _, server := range servers {
+				if _, ok, err := server.AllocateNext(); ok || err != nil {
+					t.Errorf("a full range: %v, %v", ok, err)
+				}
+				if ok, err := server.Allocate(7); ok || err != nil {
+					t.Errorf("an offset in use: %v, %v", ok, err)
+				}
+				n := 0
+				server.ForEach(func(int) { n++ })
+				if n != 100 || server.Free() != 0 || !server.Has(7) {
+					t.Errorf("%d in use, %d free", n, server.Free())
+				}
+			}
+			// The dry run of one server sees what another one has released, and changes nothing.
+			if err := servers[1].Release(7); err != nil {
+				t.Error(err)
+			}
+			dry, err := servers[0].DryRun()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if offset, ok, err := dry.AllocateNext(); offset != 7 || !ok || err != nil {
+				t.Errorf("dry run: %d, %v, %v", offset, ok, err)
+			}
+			if servers[1].Has(7) {
+				t.Error("a dry run has allocated 7")
+			}
+			object, err := servers[0].Get()
+			if err != nil || object.Range != one.rangeSpec || object.ResourceVersion == "" {
+				t.Errorf("%+v, %v", object, err)
+			}
+			if _, err := servers[0].Allocate(100); err == nil {
+				t.Error("allocated an offset past the end")
+			}
+			if err := servers[0].Release(100); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestNewWithStorage allocates through a storage that the caller has opened.
+func TestNewWithStorage(t *testing.T) {
+	const rangeSpec = "4096-4195"
+	config := start(t)
+	objects, destroy, err := generic.NewRawStorage(config, nil, nil, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer destroy()
+	given := allocator.NewAllocationMap(100, rangeSpec)
+	e := NewWithStorage(given, key, objects, config.GroupResource)
+	initialise(t, e, rangeSpec)
+	if ok, err := e.Allocate(3); !ok || err != nil || !given.Has(3) || e.Free() != 99 {
+		t.Errorf("%v, %v; %d free", ok, err, e.Free())
+	}
+	e.Destroy()
+	if !e.Has(3) {
+		t.Error("Destroy has closed the storage of the caller")
+	}
+}

@@ -1,0 +1,221 @@
+package repairloop
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/repair"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
+)
+
+// OverRegistry returns the range of a registry, which passes read by Get and write by CreateOrUpdate, with the
+// ResourceVersion that was read. So a pass writes nothing if the range was written since, and ends with the registry's
+// error, which is a conflict: what was allocated since is not cleared. rangeSpec is a CIDR, or ports as in
+// "30000-32767"; each pass fails if it is neither.
+//
+// A leak is cleaned if as many passes as the reference needs have seen it, an interval apart. between is time that is
+// added between two passes, for tests that do not wait for the interval.
+func OverRegistry(registry Registry, rangeSpec string, between time.Duration) repair.Range {
+	values, err := rangekeeper.ParsePortRange(rangeSpec)
+	if err != nil {
+		if values, err = rangekeeper.ParseCIDR(rangeSpec); err != nil {
+			return refusing{fmt.Errorf("range %q: %w", rangeSpec, err)}
+		}
+	}
+	return &registered{registry: registry, values: values, between: between, started: time.Now(), revision: 1}
+}
+
+// registered drives a committer over a registry, which it presents as a key of etcd.
+type registered struct {
+	registry  Registry
+	values    rangekeeper.Range
+	committer *rangekeeper.Committer // nil before the first pass, and after a fault of Rangekeeper
+
+	started time.Time
+	// between is added to skipped with each pass. skipped is how far the committer's clock is ahead.
+	between, skipped time.Duration
+
+	// read is what the pass has read; Repair writes it.
+	read *corev1.RangeAllocation
+	// writes is set during Repair.
+	writes bool
+	// The last known content of the key, which was created at revision 1 and is the only key: each revision is a
+	// version of it.
+	content  content
+	revision int64
+	// failure is the registry's error for the request under way.
+	failure error
+}
+
+// content is what a registry stores.
+type content struct{ text, data string }
+
+func contentOf(object *corev1.RangeAllocation) content {
+	return content{object.Range, string(object.Data)}
+}
+
+func (d *registered) now() time.Duration { return time.Since(d.started) + d.skipped }
+
+func (d *registered) ReadForPass(_ context.Context, pass *rangekeeper.RepairPass) (view rangekeeper.View, needsFence bool, err error) {
+	defer d.replaceIfPoisoned(&err)
+	d.skipped += d.between
+	if d.committer == nil {
+		// It allocates nothing, so nothing needs the grace, which leaks would wait for. The range that the caller names
+		// is the operator's word.
+		config := rangekeeper.CommitterConfig{Grace: time.Millisecond, Replace: rangekeeper.ReplaceAlways}
+		if d.committer, err = rangekeeper.NewCommitter(d.values, config); err != nil {
+			return view, false, err
+		}
+	}
+	if err := d.committer.BeginPass(pass); err != nil {
+		return view, false, err
+	}
+	d.read = nil
+	if _, err := d.committer.Submit(rangekeeper.ReadOperation(rangekeeper.NoDeadline)); err != nil {
+		return view, false, err
+	}
+	outcome, err := d.run()
+	if err != nil {
+		return view, false, err
+	}
+	view = outcome.(rangekeeper.View)
+	needsFence, err = d.committer.PassRead(pass, view.Revision, view.Snapshot, d.now())
+	return view, needsFence, err
+}
+
+// Fence writes nothing: revisions of the registry cannot be compared with those of a list of Services.
+func (d *registered) Fence(context.Context, *rangekeeper.RepairPass, *etcdstore.Look) (*etcdstore.Look, error) {
+	return nil, nil
+}
+
+func (d *registered) CheckRepair(pass *rangekeeper.RepairPass) error {
+	return d.committer.CheckPass(pass)
+}
+
+func (d *registered) Repair(_ context.Context, pass *rangekeeper.RepairPass, _ *etcdstore.Look, listed rangekeeper.ServiceList) (_ rangekeeper.Repaired, err error) {
+	defer d.replaceIfPoisoned(&err)
+	d.writes = true
+	defer func() { d.writes = false }()
+	if _, err := d.committer.SubmitRepair(rangekeeper.NoDeadline, pass, listed); err != nil {
+		return rangekeeper.Repaired{}, err
+	}
+	outcome, err := d.run()
+	if err != nil {
+		return rangekeeper.Repaired{}, err
+	}
+	return outcome.(rangekeeper.Repaired), nil
+}
+
+func (d *registered) replaceIfPoisoned(err *error) {
+	if errors.Is(*err, rangekeeper.ErrPoisoned) {
+		d.committer.Close()
+		d.committer = nil
+	}
+}
+
+// run carries out steps until the one operation that was submitted has ended. It needs no watch: each content of the
+// registry that it reads is the next version of the key. Nor does it wait for other writers: a conflict ends the pass.
+func (d *registered) run() (rangekeeper.Outcome, error) {
+	d.failure = nil
+	for {
+		// The time stands still during a request: a late answer is as good as any, as CreateOrUpdate has a condition.
+		now := d.now()
+		step, err := d.committer.Poll(now)
+		if err != nil {
+			return nil, err
+		}
+		switch step.Kind {
+		case rangekeeper.StepRead, rangekeeper.StepConfirm, rangekeeper.StepSwap:
+			if err := d.perform(step, now); err != nil {
+				return nil, err
+			}
+		case rangekeeper.StepWait:
+			d.skipped += max(step.Until-d.now(), 0)
+		case rangekeeper.StepFinished:
+			if failed, ok := step.Finished[0].Outcome.(rangekeeper.Failed); ok {
+				if d.failure != nil {
+					return nil, d.failure
+				}
+				return nil, failed.Err
+			}
+			return step.Finished[0].Outcome, nil
+		case rangekeeper.StepIdle:
+			return nil, errors.New("the committer is idle before its operation has ended")
+		}
+	}
+}
+
+// perform sends a request and reports to the committer how it ended. After an error the next pass reads first, so that
+// the registry may have taken the write all the same.
+func (d *registered) perform(step rangekeeper.Step, now time.Duration) error {
+	held, err := d.transaction(step)
+	if err != nil {
+		d.failure = err
+		return d.committer.Refused(now, err.Error())
+	}
+	answer := rangekeeper.Answer{ClusterID: 1, RaftTerm: 1, Revision: d.revision, Held: held}
+	if !held {
+		answer.Key = d.key()
+		answer.Value, err = json.Marshal(corev1.RangeAllocation{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "RangeAllocation"}, Range: d.content.text, Data: []byte(d.content.data),
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return d.committer.Answered(now, answer)
+}
+
+// transaction returns whether the guard of a step held. In a repair a confirm writes, too, as the reference does in
+// each pass: a registry then refuses an object that was written since.
+func (d *registered) transaction(step rangekeeper.Step) (held bool, err error) {
+	if d.read == nil {
+		stored, err := d.registry.Get()
+		if err != nil {
+			return false, fmt.Errorf("read the range %s: %w", d.values, err)
+		}
+		d.read = stored
+		d.observe(contentOf(stored))
+	}
+	if step.Kind == rangekeeper.StepRead || step.Guard != d.key() {
+		return false, nil
+	}
+	if !d.writes {
+		return true, nil
+	}
+	if step.Kind == rangekeeper.StepSwap {
+		value, err := d.committer.Value(nil)
+		if err != nil {
+			return false, err
+		}
+		var next corev1.RangeAllocation
+		if err := json.Unmarshal(value, &next); err != nil {
+			return false, err
+		}
+		d.read.Range, d.read.Data = next.Range, next.Data
+	}
+	written := contentOf(d.read)
+	if err := d.registry.CreateOrUpdate(d.read); err != nil {
+		return false, fmt.Errorf("write the range %s: %w", d.values, err)
+	}
+	d.observe(written)
+	return true, nil
+}
+
+// observe makes a content that differs from the last known one the next version of the key.
+func (d *registered) observe(found content) {
+	if found != d.content {
+		d.content, d.revision = found, d.revision+1
+	}
+}
+
+func (d *registered) key() rangekeeper.KeyState {
+	return rangekeeper.KeyState{ModRevision: d.revision, Version: d.revision, CreateRevision: 1}
+}
