@@ -3,6 +3,7 @@ module github.com/rangekeeper/rangekeeper/kube-apiserver/conformance
 go 1.26.0
 
 require (
+	github.com/rangekeeper/rangekeeper/compat v0.0.0
 	github.com/rangekeeper/rangekeeper/controlplane v0.0.0
 	github.com/rangekeeper/rangekeeper/go-bindings v0.0.0
 	go.etcd.io/etcd/client/v3 v3.7.3
@@ -134,6 +135,7 @@ require (
 )
 
 replace (
+	github.com/rangekeeper/rangekeeper/compat => ../../compat
 	github.com/rangekeeper/rangekeeper/controlplane => ../../controlplane
 	github.com/rangekeeper/rangekeeper/go-bindings => ../../go-bindings
 	github.com/rangekeeper/rangekeeper/go-bindings/etcdstore => ../../go-bindings/etcdstore

@@ -4,6 +4,8 @@
 //
 // The tests are unchanged. They wait more than they work, so those of two releases run at a time. The exit code is 1 if
 // one fails, or if a package has no tests or does not build.
+//
+// The newest release's tests of the packages that the module compat has run against that, too, with other imports.
 package main
 
 import (
@@ -22,6 +24,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/releases"
 )
 
 const (
@@ -55,6 +59,9 @@ func main() {
 		group.Go(func() {
 			slots <- struct{}{}
 			errs[i] = run(&outputs[i], release, *verbose)
+			if release == releases.All()[0] {
+				errs[i] = errors.Join(errs[i], runCompat(&outputs[i], release, *verbose))
+			}
 			<-slots
 		})
 	}
@@ -79,21 +86,23 @@ func moduleFile(release string) string {
 	return own
 }
 
+// files is what declared needs to know of packages.
+const files = "{{.ImportPath}}\t{{.Dir}}{{range .TestGoFiles}}\t{{.}}{{end}}{{range .XTestGoFiles}}\t{{.}}{{end}}"
+
 func run(w io.Writer, release string, verbose bool) error {
 	all := make([]string, len(packages))
 	for i, name := range packages {
 		all[i] = root + name
 	}
 	modfile := "-modfile=" + moduleFile(release)
-	const files = "{{.ImportPath}}\t{{.Dir}}{{range .TestGoFiles}}\t{{.}}{{end}}{{range .XTestGoFiles}}\t{{.}}{{end}}"
-	expected, err := declared(append([]string{"list", modfile, "-f", files}, all...))
+	expected, err := declared(dropin, append([]string{"list", modfile, "-f", files}, all...))
 	if err != nil {
 		return err
 	}
 	if expected, err = withoutOwn(release, expected); err != nil {
 		return err
 	}
-	results, output, err := test(append([]string{"test", "-trimpath", "-vet=off", modfile, "-count=1", "-json"}, all...))
+	results, output, err := test(dropin, append([]string{"test", "-trimpath", "-vet=off", modfile, "-count=1", "-json"}, all...))
 	if err != nil {
 		return err
 	}
@@ -102,6 +111,12 @@ func run(w io.Writer, release string, verbose bool) error {
 	if err := checkReplaced(release); err != nil {
 		return err
 	}
+	return judge(w, root, packages, expected, results, output, verbose)
+}
+
+// judge prints how many of the expected tests of packages have passed. The error names those that did not, and packages
+// without tests.
+func judge(w io.Writer, root string, packages []string, expected map[string][]string, results map[string]map[string]string, output map[string]string, verbose bool) error {
 	passed, failed, wrong := 0, 0, []string(nil)
 	for _, name := range packages {
 		functions := expected[root+name]
@@ -210,9 +225,9 @@ func notPassed(w io.Writer, name string, functions []string, results map[string]
 
 // declared returns the test functions of packages, in the order of their declaration. The sources say so: `go test
 // -list` would link each test once more.
-func declared(arguments []string) (map[string][]string, error) {
+func declared(folder string, arguments []string) (map[string][]string, error) {
 	command := exec.Command(goCommand(), arguments...)
-	command.Dir, command.Stderr = dropin, os.Stderr
+	command.Dir, command.Stderr = folder, os.Stderr
 	out, err := command.Output()
 	if err != nil {
 		return nil, fmt.Errorf("go %s: %w", strings.Join(arguments, " "), err)
@@ -239,9 +254,9 @@ type event struct {
 }
 
 // test runs tests and returns their results, and the output by package. A failed test is no error.
-func test(arguments []string) (map[string]map[string]string, map[string]string, error) {
+func test(folder string, arguments []string) (map[string]map[string]string, map[string]string, error) {
 	command := exec.Command(goCommand(), arguments...)
-	command.Dir, command.Stderr = dropin, os.Stderr
+	command.Dir, command.Stderr = folder, os.Stderr
 	out, err := command.Output()
 	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed {
 		return nil, nil, err
