@@ -22,7 +22,7 @@ release/zig.sh
 
 work=$(mktemp -d)
 trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
-mkdir "$work/bin" "$work/program" "$work/store" "$work/empty"
+mkdir "$work/bin" "$work/program" "$work/store" "$work/compat" "$work/empty"
 ln -s "$goroot/bin/go" "$work/bin/go"
 failed=0
 
@@ -84,6 +84,7 @@ check "the tag rangekeeper_native without cgo is an error that says so" needs_cg
 # The dependencies are brought into the machine's module cache, unless they are there.
 within controlplane go list -deps ./cmd/rangekeeper >/dev/null
 within go-bindings/etcdstore go list -deps -test . >/dev/null
+within compat go list -deps -test . >/dev/null
 machine=("${alone[@]}" GOPROXY="file://$dist/proxy,file://$(go env GOMODCACHE)/cache/download")
 cp go-bindings/etcdstore/example_test.go "$work/store"
 store() {
@@ -92,11 +93,19 @@ store() {
 		! grep replace "$work/store/go.mod" && grep -q "$module/go-bindings/etcdstore $version" "$work/store/go.mod" &&
 		within "$work/store" "${machine[@]}" go test -c -o "$work/store.test"
 }
+sed 's/^package .*/package main_test/' compat/example_test.go >"$work/compat/example_test.go"
+compat() {
+	within "$work/compat" "${machine[@]}" go mod init example.com/compat &&
+		within "$work/compat" "${machine[@]}" go get "$module/compat@$version" &&
+		within "$work/compat" "${machine[@]}" go test -mod=mod -count=1 . &&
+		! grep -E "replace|k8s.io/kubernetes " "$work/compat/go.mod"
+}
 command() {
 	within "$work/empty" "${machine[@]}" GOBIN="$work" go install "$module/controlplane/cmd/rangekeeper@$version" &&
 		"$work/rangekeeper" show serviceips --etcd-snapshot testing/testdata/kube-1.32-dual-stack/clean.db.gz
 }
 check "a program with go-bindings/etcdstore" store
+check "a program with compat, without k8s.io/kubernetes" compat
 check "go install $module/controlplane/cmd/rangekeeper@$version" command
 
 # Programs that link the library in C. The program imports it for the tag rangekeeper_native only.

@@ -35,7 +35,7 @@ done
 # With the native back end, as the code of the pure Go one would have to be made for both sides.
 export GOWORK=off CGO_ENABLED=1 GOFLAGS=-tags=rangekeeper_native
 apidiff() { "${GO:-go}" run golang.org/x/exp/cmd/apidiff@v0.0.0-20261113113407-e3970619a1a4 "$@" 2>"$work/errors" || { cat "$work/errors" >&2; exit 1; }; }
-for module in go-bindings go-bindings/etcdstore controlplane; do
+for module in go-bindings go-bindings/etcdstore controlplane compat; do
 	path=github.com/rangekeeper/rangekeeper/$module
 	say "Go: $path"
 	(cd "$work/before/$module" && apidiff -m -w "$work/go-before" "$path")

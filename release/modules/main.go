@@ -54,7 +54,7 @@ func run(checkout, out string) error {
 	if err := proxy.add("go-bindings", binding); err != nil {
 		return err
 	}
-	for _, folder := range []string{"go-bindings/etcdstore", "controlplane"} {
+	for _, folder := range []string{"go-bindings/etcdstore", "controlplane", "compat"} {
 		files, err := trackedFiles(checkout, folder)
 		if err != nil {
 			return err
