@@ -46,10 +46,11 @@ type registered struct {
 	read *corev1.RangeAllocation
 	// writes is set during Repair.
 	writes bool
-	// The last known content of the key, which was created at revision 1 and is the only key: each revision is a
-	// version of it.
-	content  content
-	revision int64
+	// The last known content of the key and its ResourceVersion, which some registries do not have; and the number of
+	// that state. The key was created at revision 1 and is the only one: each revision is a version of it.
+	content         content
+	resourceVersion string
+	revision        int64
 	// failure is the registry's error for the request under way.
 	failure error
 }
@@ -182,7 +183,7 @@ func (d *registered) transaction(step rangekeeper.Step) (held bool, err error) {
 			return false, fmt.Errorf("read the range %s: %w", d.values, err)
 		}
 		d.read = stored
-		d.observe(contentOf(stored))
+		d.observe(stored)
 	}
 	if step.Kind == rangekeeper.StepRead || step.Guard != d.key() {
 		return false, nil
@@ -205,14 +206,20 @@ func (d *registered) transaction(step rangekeeper.Step) (held bool, err error) {
 	if err := d.registry.CreateOrUpdate(d.read); err != nil {
 		return false, fmt.Errorf("write the range %s: %w", d.values, err)
 	}
-	d.observe(written)
+	if written != d.content {
+		d.content, d.revision = written, d.revision+1
+	}
+	// A registry that says so has written it at this version.
+	d.resourceVersion = d.read.ResourceVersion
 	return true, nil
 }
 
-// observe makes a content that differs from the last known one the next version of the key.
-func (d *registered) observe(found content) {
-	if found != d.content {
-		d.content, d.revision = found, d.revision+1
+// observe numbers what was found, as for any store that has tokens and no revisions: another state than the last known
+// one comes after at least one that nobody has seen. So a leak counts only from there on: the value may have been
+// released and allocated again meanwhile.
+func (d *registered) observe(found *corev1.RangeAllocation) {
+	if now := contentOf(found); now != d.content || found.ResourceVersion != d.resourceVersion {
+		d.content, d.resourceVersion, d.revision = now, found.ResourceVersion, d.revision+2
 	}
 }
 

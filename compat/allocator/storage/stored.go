@@ -33,7 +33,7 @@ func (e *stored) Get() (*api.RangeAllocation, error) {
 }
 
 // CreateOrUpdate replaces the stored object of the same ResourceVersion, or creates it if there is none. Otherwise the
-// error is a conflict.
+// error is a conflict. The given object gets the ResourceVersion of the stored one.
 func (e *stored) CreateOrUpdate(snapshot *api.RangeAllocation) error {
 	update := storage.SimpleUpdate(func(stored runtime.Object) (runtime.Object, error) {
 		if is := stored.(*api.RangeAllocation).ResourceVersion; is != "" && is != snapshot.ResourceVersion {
@@ -41,8 +41,12 @@ func (e *stored) CreateOrUpdate(snapshot *api.RangeAllocation) error {
 		}
 		return snapshot, nil
 	})
-	err := e.storage.GuaranteedUpdate(context.Background(), e.key, &api.RangeAllocation{}, true, nil, update, nil)
-	return storeerr.InterpretUpdateError(err, e.resource, "")
+	written := &api.RangeAllocation{}
+	if err := e.storage.GuaranteedUpdate(context.Background(), e.key, written, true, nil, update, nil); err != nil {
+		return storeerr.InterpretUpdateError(err, e.resource, "")
+	}
+	snapshot.ResourceVersion = written.ResourceVersion
+	return nil
 }
 
 // interpret returns the error of an operation as the API server's clients know it.

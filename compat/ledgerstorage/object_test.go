@@ -1,0 +1,72 @@
+package ledgerstorage
+
+import (
+	"bytes"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/storage"
+	etcd3testing "k8s.io/apiserver/pkg/storage/etcd3/testing"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/ledgerstore"
+	"github.com/rangekeeper/rangekeeper/go-bindings/ledgerstore/ledgerstoretest"
+)
+
+func open(t *testing.T) storage.Interface {
+	t.Helper()
+	server, config := etcd3testing.NewUnsecuredEtcd3TestClientServer(t)
+	t.Cleanup(func() { server.Terminate(t) })
+	config.Codec = scheme.Codecs.LegacyCodec(corev1.SchemeGroupVersion)
+	resource := config.ForResource(corev1.Resource("configmaps"))
+	objects, destroy, err := generic.NewRawStorage(resource, func() runtime.Object { return &corev1.ConfigMap{} }, nil, "/configmaps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(destroy)
+	return objects
+}
+
+func TestObject(t *testing.T) {
+	objects := open(t)
+	ledgerstoretest.Check(t, func(name string) ledgerstore.Store {
+		return ConfigMap(objects, "/configmaps/kube-system/"+name, "kube-system", name)
+	})
+}
+
+// TestOtherFields writes a ledger into an object that somebody else has created and changes: the rest of it stays, and
+// a change of it refuses a write.
+func TestOtherFields(t *testing.T) {
+	const key = "/configmaps/kube-system/vnis"
+	objects, ctx := open(t), t.Context()
+	store := ConfigMap(objects, key, "kube-system", "vnis")
+	created := store.New().(*corev1.ConfigMap)
+	created.Labels, created.Annotations = map[string]string{"app": "vnis"}, map[string]string{"owner": "somebody"}
+	if err := objects.Create(ctx, key, created, &corev1.ConfigMap{}, 0); err != nil {
+		t.Fatal(err)
+	}
+	value, token, err := store.Get(ctx)
+	if value != nil || token == nil || err != nil {
+		t.Fatalf("%q, %q, %v", value, token, err)
+	}
+	if _, err := store.Put(ctx, []byte("first"), token); err != nil {
+		t.Fatal(err)
+	}
+	value, token, err = store.Get(ctx)
+	if !bytes.Equal(value, []byte("first")) || err != nil {
+		t.Fatalf("%q, %v", value, err)
+	}
+	stored := &corev1.ConfigMap{}
+	err = objects.GuaranteedUpdate(ctx, key, stored, false, nil, storage.SimpleUpdate(func(object runtime.Object) (runtime.Object, error) {
+		object.(*corev1.ConfigMap).Labels["more"] = "labels"
+		return object, nil
+	}), nil)
+	if err != nil || stored.Labels["app"] != "vnis" || stored.Annotations["owner"] != "somebody" || stored.Name != "vnis" {
+		t.Fatalf("%+v, %v", stored, err)
+	}
+	if _, err := store.Put(ctx, []byte("second"), token); err != ledgerstore.ErrChanged {
+		t.Errorf("put over a changed object: %v", err)
+	}
+}
