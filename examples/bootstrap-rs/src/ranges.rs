@@ -5,9 +5,10 @@
 //! from allocations under way, and reports Events, as the Go package `repair` does; it would be larger than the whole
 //! example. A control plane with a repair of its own calls that in the place of [`Ranges::repair`].
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use etcd_rs::etcd::EtcdKey;
+use etcd_rs::etcd::Etcd;
 use etcd_rs::store::Store;
 use rangekeeper::commit::{Config, Replace};
 use rangekeeper::{CidrRange, PortRange, Range, Strategy};
@@ -76,7 +77,7 @@ impl Ranges {
         R: Range + Send + 'static,
         R::Value: Send,
     {
-        let (store, _) = Store::open(self.connect(key).await?, range, CONFIG, TIMEOUT);
+        let (store, _) = Store::open(Arc::new(self.connect().await?), key, range, CONFIG, TIMEOUT);
         if store.create().await.map_err(|error| format!("{key}: {error}"))? {
             info!(key, %range, "made a range");
         }
@@ -84,11 +85,11 @@ impl Ranges {
     }
 
     /// Connects to the first endpoint that answers.
-    async fn connect(&self, key: &str) -> Result<EtcdKey, AnyError> {
+    async fn connect(&self) -> Result<Etcd, AnyError> {
         let mut failure = None;
         for endpoint in &self.endpoints {
-            match EtcdKey::connect(endpoint, key).await {
-                Ok(key) => return Ok(key),
+            match Etcd::connect(endpoint).await {
+                Ok(etcd) => return Ok(etcd),
                 Err(error) => failure = Some(error),
             }
         }

@@ -1,16 +1,18 @@
 //! The task that owns a committer: it carries operations to it, requests to etcd, and answers back.
 
 use std::collections::HashMap;
-use std::future::{Future, pending};
-use std::pin::Pin;
+use std::future::pending;
+use std::sync::Arc;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rangekeeper::commit::{self, Answer, Event, Finished, KeyValue, Operation, Outcome, Request, Step, Ticket};
+use rangekeeper::commit::{
+    self, Answer, Event, Finished, Header, KeyState, KeyValue, Operation, Outcome, Request, Step, Ticket, Witness,
+};
 use rangekeeper::{Committer, Range};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
-use crate::etcd::{Change, EtcdKey, Found, Reply, Stored, Trouble};
+use crate::kv::{self, Change, Condition, Field, Kv, Op, Pending, Stored, Trouble, Txn, Write};
 
 /// A message of a caller.
 pub(crate) enum Call<R: Range> {
@@ -18,7 +20,15 @@ pub(crate) enum Call<R: Range> {
     Submit { operation: Operation<R>, deadline: Instant, done: oneshot::Sender<Ended<R>> },
     /// Abandon an operation and the values that it allocated.
     Abandon(Outcome<R>),
+    /// Show the committer to a function.
+    Show(Shown<R>),
 }
+
+/// A function that is shown the committer.
+pub(crate) type Shown<R> = Box<dyn FnOnce(&mut Memory<R>) + Send>;
+
+/// The committer of a store.
+pub type Memory<R> = Committer<R, Xoshiro256PlusPlus>;
 
 /// The end of an operation.
 pub(crate) struct Ended<R: Range> {
@@ -40,11 +50,28 @@ pub struct Stats {
     pub watches: u64,
 }
 
-type Flight = Pin<Box<dyn Future<Output = Result<Reply, Trouble>> + Send>>;
+type Flight = Pending<Reply>;
+
+/// The answer to a request.
+struct Reply {
+    header: Header,
+    found: Found,
+}
+
+/// The state of the key when the store answered.
+enum Found {
+    /// The state that the request expected.
+    Expected,
+    /// Another state; `None` without a key.
+    Other(Option<Stored>),
+    /// The answer to a read.
+    Read(Option<Stored>),
+}
 
 pub(crate) struct Driver<R: Range> {
-    key: EtcdKey,
-    committer: Committer<R, Xoshiro256PlusPlus>,
+    kv: Arc<dyn Kv>,
+    key: String,
+    committer: Memory<R>,
     /// The moment from which the committer's times count.
     started: Instant,
     calls: mpsc::UnboundedReceiver<Call<R>>,
@@ -64,13 +91,15 @@ where
     R::Value: Send,
 {
     pub(crate) fn new(
-        key: EtcdKey,
-        committer: Committer<R, Xoshiro256PlusPlus>,
+        kv: Arc<dyn Kv>,
+        key: String,
+        committer: Memory<R>,
         started: Instant,
         calls: mpsc::UnboundedReceiver<Call<R>>,
     ) -> Self {
-        let connections = key.connections();
+        let connections = kv.connections();
         Self {
+            kv,
             key,
             committer,
             started,
@@ -98,7 +127,7 @@ where
                 }
                 Step::Watch { from } => {
                     self.stats.watches += 1;
-                    self.watch = Some(self.key.watch(from));
+                    self.watch = Some(self.kv.watch(self.key.clone(), from));
                     continue;
                 }
                 Step::StopWatch => {
@@ -107,7 +136,7 @@ where
                 }
                 Step::Send(request) => {
                     self.stats.swaps += u64::from(matches!(request, Request::Swap { .. }));
-                    self.flight = Some(Box::pin(self.key.clone().perform(request)));
+                    self.flight = Some(Box::pin(perform(Arc::clone(&self.kv), self.key.clone(), request)));
                     continue;
                 }
                 Step::Wait(at) => self.started.checked_add(at),
@@ -140,6 +169,7 @@ where
             // The caller no longer waits.
             Call::Submit { .. } => {}
             Call::Abandon(outcome) => self.committer.abandon(outcome),
+            Call::Show(function) => function(&mut self.committer),
         }
     }
 
@@ -183,7 +213,7 @@ where
     /// Reports a new connection to the committer before any answer from it. The client connects when a request needs
     /// it, which may be a swap: its guard and the answer's header protect that.
     fn notice_connection(&mut self) {
-        let connections = self.key.connections();
+        let connections = self.kv.connections();
         if connections != self.connections {
             self.connections = connections;
             self.committer.handle(Event::Reconnected, self.started.elapsed());
@@ -206,6 +236,41 @@ where
         };
         self.committer.handle(event, now);
     }
+}
+
+/// Performs a request of the committer as a transaction or a read.
+async fn perform(kv: Arc<dyn Kv>, key: String, request: Request) -> Result<Reply, Trouble> {
+    let (mut when, mut then) = (Vec::new(), Vec::new());
+    match request {
+        Request::Read => {
+            let (header, found) = kv.list(key, None).await?;
+            return Ok(Reply { header, found: Found::Read(found.into_iter().next()) });
+        }
+        Request::Swap { guard: state, value, witness, services_unchanged_since: _, look } => {
+            when.extend(guard(&key, state));
+            when.extend(look.map(|look| Condition::new(kv::look(&key, look), Field::Version, Op::Greater, 0)));
+            then.push(Write::Put(key.clone(), value));
+            match witness {
+                Witness::Keep => {}
+                Witness::Put => then.push(Write::Mark { key: kv::witness(&key), temporary: false }),
+                Witness::Delete => then.push(Write::Delete(kv::witness(&key))),
+            }
+        }
+        Request::Confirm { guard: state } => when.extend(guard(&key, state)),
+        // An edit by hand needs it; there are none here.
+        Request::ReadAt { .. } => unreachable!("nothing is edited by hand"),
+    }
+    let answer = kv.txn(Txn { when, then, or_read: Some(key) }).await?;
+    let found = if answer.held { Found::Expected } else { Found::Other(answer.found) };
+    Ok(Reply { header: answer.header, found })
+}
+
+fn guard(key: &str, state: KeyState) -> [Condition; 3] {
+    [
+        Condition::new(key, Field::ModRevision, Op::Equal, state.mod_revision),
+        Condition::new(key, Field::Version, Op::Equal, state.version),
+        Condition::new(key, Field::CreateRevision, Op::Equal, state.create_revision),
+    ]
 }
 
 fn key_value(stored: &Stored) -> KeyValue<'_> {

@@ -1,4 +1,4 @@
-//! The key in etcd: a committer's requests as transactions and watches.
+//! etcd as a store: transactions, lists and watches.
 
 use std::error::Error as _;
 use std::io;
@@ -7,14 +7,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use etcd_client::{
-    Channel, Client, Compare, CompareOp, ConnectOptions, Error, EventType, KeyValue, Txn, TxnOp, TxnOpResponse,
-    WatchOptions,
+    Channel, Client, Compare, CompareOp, ConnectOptions, Error, EventType, GetOptions, KeyValue, PutOptions, TxnOp,
+    TxnOpResponse, WatchOptions,
 };
 use hyper_util::rt::TokioIo;
-use rangekeeper::commit::{Header, KeyState, Request, Witness};
+use rangekeeper::commit::{Header, KeyState};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tonic::transport::{Endpoint, Uri};
+
+use crate::kv::{Answer, Change, Condition, Field, Kv, LOOK_SECONDS, Op, Pending, Stored, Trouble, Txn, Write};
 
 /// The time after which the outcome of a request is unknown.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -34,11 +36,13 @@ const REFUSALS: [&str; 7] = [
     "etcdserver: authentication is not enabled",
 ];
 
-/// One key of an etcd.
+/// How many keys an answer has at most, so that it stays below gRPC's limit of 4 MiB.
+const PAGE: i64 = 500;
+
+/// An etcd.
 #[derive(Clone)]
-pub struct EtcdKey {
+pub struct Etcd {
     client: Client,
-    key: String,
     connections: Arc<AtomicU64>,
 }
 
@@ -58,46 +62,9 @@ pub enum ConnectError {
     },
 }
 
-/// etcd's answer to a request.
-pub(crate) struct Reply {
-    pub(crate) header: Header,
-    pub(crate) found: Found,
-}
-
-/// The state of the key when etcd answered.
-pub(crate) enum Found {
-    /// The state that the request expected.
-    Expected,
-    /// Another state; `None` without a key.
-    Other(Option<Stored>),
-    /// The answer to a read.
-    Read(Option<Stored>),
-}
-
-/// The key and its value.
-pub(crate) struct Stored {
-    pub(crate) state: KeyState,
-    pub(crate) value: Vec<u8>,
-}
-
-/// A request without an answer.
-pub(crate) enum Trouble {
-    /// etcd refused the request.
-    Refused(String),
-    /// The request may have taken effect, or may yet.
-    Unknown(String),
-}
-
-/// A change of the key.
-pub(crate) enum Change {
-    Put(Stored),
-    /// The deletion of the key, with its revision.
-    Delete(u64),
-}
-
-impl EtcdKey {
+impl Etcd {
     /// Connects to the etcd at `endpoint`, `http://HOST:PORT`. A broken connection is recreated when it is needed.
-    pub async fn connect(endpoint: &str, key: &str) -> Result<Self, ConnectError> {
+    pub async fn connect(endpoint: &str) -> Result<Self, ConnectError> {
         let invalid = || ConnectError::Endpoint(endpoint.to_owned());
         let uri: Uri = endpoint.parse().map_err(|_| invalid())?;
         if uri.scheme_str() != Some("http") || uri.port().is_none() {
@@ -127,81 +94,66 @@ impl EtcdKey {
         let options = ConnectOptions::new().with_require_leader(true);
         let client = Client::from_channel(Channel::Tonic(channel), Some(options)).await;
         let client = client.map_err(|error| unreachable(error.to_string()))?;
-        Ok(Self { client, key: key.to_owned(), connections })
+        Ok(Self { client, connections })
     }
 
-    /// The number of connections so far.
-    pub(crate) fn connections(&self) -> u64 {
-        self.connections.load(Ordering::SeqCst)
-    }
-
-    /// Performs a request.
-    pub(crate) async fn perform(self, request: Request) -> Result<Reply, Trouble> {
-        match tokio::time::timeout(REQUEST_TIMEOUT, self.send(request)).await {
-            Ok(Ok(reply)) => reply.ok_or_else(|| Trouble::Unknown("etcd's answer lacks a part".to_owned())),
-            Ok(Err(error)) => Err(trouble(&error)),
-            Err(_) => Err(Trouble::Unknown(format!("etcd did not answer within {REQUEST_TIMEOUT:?}"))),
-        }
-    }
-
-    async fn send(self, request: Request) -> Result<Option<Reply>, Error> {
-        let Self { client, key, .. } = self;
-        let mut kv = client.kv_client();
-        let (guard, puts) = match request {
-            Request::Read => {
-                let response = kv.get(key, None).await?;
-                let Some(header) = response.header().map(header) else { return Ok(None) };
-                return Ok(Some(Reply { header, found: Found::Read(response.kvs().first().map(stored)) }));
-            }
-            // There are no repairs here, so no swap depends on a list of Services. The witness is for the writes of
-            // Services.
-            Request::Swap { guard, value, witness, services_unchanged_since: _, look: _ } => {
-                let mut puts = vec![TxnOp::put(key.as_str(), value, None)];
-                match witness {
-                    Witness::Keep => {}
-                    Witness::Put => puts.push(TxnOp::put(format!("{key}/witness"), "", None)),
-                    Witness::Delete => puts.push(TxnOp::delete(format!("{key}/witness"), None)),
+    async fn send(self, txn: Txn) -> Result<Option<Answer>, Error> {
+        let mut writes = Vec::with_capacity(txn.then.len());
+        for write in txn.then {
+            writes.push(match write {
+                Write::Put(key, value) => TxnOp::put(key, value, None),
+                Write::Mark { key, temporary: false } => TxnOp::put(key, "", None),
+                Write::Mark { key, temporary: true } => {
+                    let lease = self.client.lease_client().grant(LOOK_SECONDS, None).await?.id();
+                    TxnOp::put(key, "", Some(PutOptions::new().with_lease(lease)))
                 }
-                (guard, puts)
-            }
-            Request::Confirm { guard } => (guard, Vec::new()),
-            // An edit by hand needs it; there are none here.
-            Request::ReadAt { .. } => unreachable!("nothing is edited by hand"),
-        };
-        let expected = [
-            Compare::mod_revision(key.as_str(), CompareOp::Equal, guard.mod_revision.cast_signed()),
-            Compare::version(key.as_str(), CompareOp::Equal, guard.version.cast_signed()),
-            Compare::create_revision(key.as_str(), CompareOp::Equal, guard.create_revision.cast_signed()),
-        ];
-        let response = kv.txn(Txn::new().when(expected).and_then(puts).or_else([TxnOp::get(key, None)])).await?;
-        let Some(header) = response.header().map(header) else { return Ok(None) };
-        if response.succeeded() {
-            return Ok(Some(Reply { header, found: Found::Expected }));
+                Write::Delete(key) => TxnOp::delete(key, None),
+            });
         }
-        Ok(match response.op_responses().first() {
-            Some(TxnOpResponse::Get(get)) => Some(Reply { header, found: Found::Other(get.kvs().first().map(stored)) }),
+        let when: Vec<_> = txn.when.into_iter().map(compare).collect();
+        let read = txn.or_read.map(|key| TxnOp::get(key, None));
+        let is_read = read.is_some();
+        let txn = etcd_client::Txn::new().when(when).and_then(writes).or_else(read.into_iter().collect::<Vec<_>>());
+        let response = self.client.kv_client().txn(txn).await?;
+        let Some(header) = response.header().map(header) else { return Ok(None) };
+        let held = response.succeeded();
+        let found = match response.op_responses().first() {
+            Some(TxnOpResponse::Get(get)) => get.kvs().first().map(stored),
+            _ if is_read && !held => return Ok(None),
             _ => None,
-        })
+        };
+        Ok(Some(Answer { header, held, found }))
     }
 
-    /// All changes of the key from a revision on. The channel closes when the watch fails; the watch ends when the
-    /// receiver is dropped.
-    pub(crate) fn watch(&self, from: u64) -> mpsc::Receiver<Change> {
-        let (changes, receiver) = mpsc::channel(16);
-        let key = self.clone();
-        tokio::spawn(async move {
-            tokio::select! {
-                () = key.follow(from, &changes) => {}
-                () = changes.closed() => {}
+    async fn read(self, key: String, at: Option<u64>) -> Result<Option<(Header, Vec<Stored>)>, Error> {
+        let mut all = Vec::new();
+        let mut first: Option<Header> = None;
+        let end = key.ends_with('/').then(|| format!("{}0", &key[..key.len() - 1])); // 0 comes after the slash
+        let mut from = key;
+        loop {
+            let mut options = GetOptions::new().with_limit(PAGE);
+            if let Some(end) = &end {
+                options = options.with_range(end.as_str());
             }
-        });
-        receiver
+            // The pages after the first are of its revision.
+            if let Some(revision) = at.or(first.map(|header| header.revision)) {
+                options = options.with_revision(revision.cast_signed());
+            }
+            let response = self.client.kv_client().get(from, Some(options)).await?;
+            let Some(header) = response.header().map(header) else { return Ok(None) };
+            let header = *first.get_or_insert(Header { revision: at.unwrap_or(header.revision), ..header });
+            all.extend(response.kvs().iter().map(stored));
+            match all.last() {
+                Some(last) if response.more() => from = format!("{}\0", last.key),
+                _ => return Ok(Some((header, all))),
+            }
+        }
     }
 
-    async fn follow(self, from: u64, changes: &mpsc::Sender<Change>) {
+    async fn follow(self, key: String, from: u64, changes: &mpsc::Sender<Change>) {
         let mut client = self.client.watch_client();
         let options = WatchOptions::new().with_start_revision(from.cast_signed());
-        let Ok(mut stream) = client.watch(self.key, Some(options)).await else { return };
+        let Ok(mut stream) = client.watch(key, Some(options)).await else { return };
         while let Ok(Some(response)) = stream.message().await {
             for event in response.events() {
                 let Some(kv) = event.kv() else { return };
@@ -220,6 +172,54 @@ impl EtcdKey {
     }
 }
 
+impl Kv for Etcd {
+    fn txn(&self, txn: Txn) -> Pending<Answer> {
+        Box::pin(in_time(self.clone().send(txn)))
+    }
+
+    fn list(&self, key: String, at: Option<u64>) -> Pending<(Header, Vec<Stored>)> {
+        Box::pin(in_time(self.clone().read(key, at)))
+    }
+
+    fn watch(&self, key: String, from: u64) -> mpsc::Receiver<Change> {
+        let (changes, receiver) = mpsc::channel(16);
+        let etcd = self.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = etcd.follow(key, from, &changes) => {}
+                () = changes.closed() => {}
+            }
+        });
+        receiver
+    }
+
+    fn connections(&self) -> u64 {
+        self.connections.load(Ordering::SeqCst)
+    }
+}
+
+async fn in_time<T>(answer: impl Future<Output = Result<Option<T>, Error>>) -> Result<T, Trouble> {
+    match tokio::time::timeout(REQUEST_TIMEOUT, answer).await {
+        Ok(Ok(answer)) => answer.ok_or_else(|| Trouble::Unknown("etcd's answer lacks a part".to_owned())),
+        Ok(Err(error)) => Err(trouble(&error)),
+        Err(_) => Err(Trouble::Unknown(format!("etcd did not answer within {REQUEST_TIMEOUT:?}"))),
+    }
+}
+
+fn compare(Condition { key, field, op, number }: Condition) -> Compare {
+    let op = match op {
+        Op::Less => CompareOp::Less,
+        Op::Equal => CompareOp::Equal,
+        Op::Greater => CompareOp::Greater,
+    };
+    let number = number.cast_signed();
+    match field {
+        Field::ModRevision => Compare::mod_revision(key, op, number),
+        Field::CreateRevision => Compare::create_revision(key, op, number),
+        Field::Version => Compare::version(key, op, number),
+    }
+}
+
 fn header(header: &etcd_client::ResponseHeader) -> Header {
     Header {
         cluster_id: header.cluster_id(),
@@ -234,7 +234,7 @@ fn stored(kv: &KeyValue) -> Stored {
         version: kv.version().cast_unsigned(),
         create_revision: kv.create_revision().cast_unsigned(),
     };
-    Stored { state, value: kv.value().to_vec() }
+    Stored { key: String::from_utf8_lossy(kv.key()).into_owned(), state, value: kv.value().to_vec() }
 }
 
 fn trouble(error: &Error) -> Trouble {

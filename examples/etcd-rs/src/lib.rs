@@ -4,9 +4,14 @@
 //! A [`Committer`](rangekeeper::commit::Committer) makes all decisions. This crate performs its requests:
 //!
 //! - [`store`]: the functions for a control plane, which any number of tasks may call.
-//! - [`driver`]: the one task that owns the committer.
-//! - [`etcd`]: its requests as transactions of etcd.
+//! - [`services`]: Services with values of several ranges.
+//! - [`repair`]: repair passes over the ranges of a cluster.
+//! - [`driver`]: the one task that owns the committer, and its requests as transactions.
+//! - [`kv`]: what it asks of a store, and [`etcd`], which does it.
 
 pub mod driver;
 pub mod etcd;
+pub mod kv;
+pub mod repair;
+pub mod services;
 pub mod store;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use etcd_rs::etcd::EtcdKey;
-use etcd_rs::store::Store;
+use etcd_rs::etcd::Etcd;
+use etcd_rs::store::{Owner, Store};
 use rangekeeper::allocator::Request;
 use rangekeeper::commit::{Config, Replace};
 use rangekeeper::{CidrRange, Strategy};
@@ -56,7 +56,7 @@ async fn main() -> ExitCode {
 async fn run(endpoint: &str, key: &str, cidr: &str, command: &[String]) -> Result<ExitCode, AnyError> {
     let range: CidrRange = cidr.parse()?;
     let command = parse(command)?;
-    let (store, task) = Store::open(EtcdKey::connect(endpoint, key).await?, range, CONFIG, TIMEOUT);
+    let (store, task) = Store::open(Arc::new(Etcd::connect(endpoint).await?), key, range, CONFIG, TIMEOUT);
     let (done, failed) = match command {
         Command::Init => init(&store).await,
         Command::Allocate(count) => Ok(allocate(&store, count).await),
@@ -126,13 +126,16 @@ async fn allocate(store: &Store<CidrRange>, count: usize) -> Ended {
 }
 
 async fn allocate_one(store: &Store<CidrRange>) -> Result<(), AnyError> {
-    let allocation = store.allocate(Request::Any).await?;
-    let told = writeln!(stdout(), "{}", allocation.value);
-    if told.is_err() {
-        // Nothing has printed the address, so it is released.
-        store.release(allocation.value, allocation.revision).await?;
+    let allocation = store.allocate(vec![Request::Any]).await?;
+    for address in allocation.values {
+        let told = writeln!(stdout(), "{address}");
+        if told.is_err() {
+            // Nothing has printed the address, so it is released.
+            store.release(address, allocation.owner).await?;
+        }
+        told?;
     }
-    Ok(told?)
+    Ok(())
 }
 
 /// Prints each address that was freed. The caller knows that no Service has them now, so the as-of revision is the
@@ -143,7 +146,7 @@ async fn release(store: &Store<CidrRange>, addresses: Vec<IpAddr>) -> Result<End
     for address in addresses {
         let store = store.clone();
         callers.spawn(async move {
-            match store.release(address, as_of).await {
+            match store.release(address, Owner::at(as_of)).await {
                 Ok(true) => writeln!(stdout(), "{address}").err().map(|error| error.to_string()),
                 Ok(false) => Some(format!("{address}: free already, or allocated to another caller")),
                 Err(error) => Some(format!("{address}: {error}")),

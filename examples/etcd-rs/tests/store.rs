@@ -1,9 +1,10 @@
 //! What the program etcd-rs does not show of a store.
 
 use std::future::ready;
+use std::sync::Arc;
 use std::time::Duration;
 
-use etcd_rs::etcd::EtcdKey;
+use etcd_rs::etcd::Etcd;
 use etcd_rs::store::{Error, Store};
 use rangekeeper::allocator::{Request, Strategy};
 use rangekeeper::cidr::CidrRange;
@@ -19,11 +20,12 @@ type AnyError = Box<dyn std::error::Error>;
 #[ignore = "needs an etcd at ETCDCTL_ENDPOINTS, which run.sh has"]
 async fn what_nobody_waits_for_is_released() -> Result<(), AnyError> {
     for has_ended in [false, true] {
-        let key = EtcdKey::connect(&std::env::var("ETCDCTL_ENDPOINTS")?, &format!("/test/nobody/{has_ended}")).await?;
+        let etcd = Arc::new(Etcd::connect(&std::env::var("ETCDCTL_ENDPOINTS")?).await?);
+        let key = format!("/test/nobody/{has_ended}");
         let range: CidrRange = "10.0.0.0/24".parse()?;
-        let (store, task) = Store::open(key, range, CONFIG, Duration::from_secs(60));
+        let (store, task) = Store::open(etcd, &key, range, CONFIG, Duration::from_secs(60));
         assert!(store.create().await?);
-        let mut allocation = Box::pin(store.allocate(Request::Any));
+        let mut allocation = Box::pin(store.allocate(vec![Request::Any]));
         tokio::select! {
             biased;
             _ = &mut allocation => return Err("it ends before the task has run".into()),
@@ -52,10 +54,10 @@ async fn what_nobody_waits_for_is_released() -> Result<(), AnyError> {
 async fn an_operation_ends_by_its_deadline_though_a_request_is_under_way() -> Result<(), AnyError> {
     // Connections are accepted by the system, and nobody ever answers.
     let silent = TcpListener::bind("127.0.0.1:0").await?;
-    let key = EtcdKey::connect(&format!("http://{}", silent.local_addr()?), "/test/silent").await?;
+    let etcd = Arc::new(Etcd::connect(&format!("http://{}", silent.local_addr()?)).await?);
     let range: CidrRange = "10.0.0.0/24".parse()?;
-    let (store, task) = Store::open(key, range, CONFIG, Duration::from_millis(100));
-    let ended = store.allocate(Request::Any).await;
+    let (store, task) = Store::open(etcd, "/test/silent", range, CONFIG, Duration::from_millis(100));
+    let ended = store.allocate(vec![Request::Any]).await;
     // If the request had ended first, the error would tell of that.
     assert!(matches!(ended, Err(Error::Failed(Failure::DeadlineExceeded))), "{ended:?}");
     drop(store);
@@ -66,11 +68,11 @@ async fn an_operation_ends_by_its_deadline_though_a_request_is_under_way() -> Re
 #[tokio::test]
 async fn an_error_tells_why_etcd_is_not_reached() -> Result<(), AnyError> {
     let gone = TcpListener::bind("127.0.0.1:0").await?;
-    let key = EtcdKey::connect(&format!("http://{}", gone.local_addr()?), "/test/gone").await?;
+    let etcd = Arc::new(Etcd::connect(&format!("http://{}", gone.local_addr()?)).await?);
     drop(gone);
     let range: CidrRange = "10.0.0.0/24".parse()?;
-    let (store, task) = Store::open(key, range, CONFIG, Duration::from_secs(1));
-    let ended = store.allocate(Request::Any).await;
+    let (store, task) = Store::open(etcd, "/test/gone", range, CONFIG, Duration::from_secs(1));
+    let ended = store.allocate(vec![Request::Any]).await;
     assert!(matches!(&ended, Err(Error::Unreachable(why)) if why.contains("Connection refused")), "{ended:?}");
     drop(store);
     let stats = task.await?;
