@@ -129,6 +129,7 @@ done
 
 # These check themselves.
 examples/etcd-rs/run.sh || failed=1
+examples/axum-rs/run.sh || failed=1
 examples/bootstrap-rs/run.sh || failed=1
 examples/ledger-rs/run.sh || failed=1
 examples/go-operator/run.sh || failed=1
