@@ -66,7 +66,6 @@ async fn create(
         service.metadata.uid = Some(format!("{:016x}{:016x}", random(), random()));
         let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
         service.metadata.creation_timestamp = Timestamp::from_second(now.cast_signed()).ok().map(Time);
-
         let wanted: Vec<_> = wants.iter().map(|want| want.wanted.clone()).collect();
         let make = |values: Vec<_>| {
             fill(&mut service, &wants, &values);

@@ -135,6 +135,7 @@ pub(crate) fn fill(service: &mut Service, wants: &[Want], values: &[AnyValue]) {
     for (want, value) in wants.iter().zip(values) {
         match value {
             AnyValue::Address(address) => ips.push(address.to_string()),
+            AnyValue::Number(_) => {} // no range is of numbers
             AnyValue::Port(port) => want.ports.iter().for_each(|index| ports[*index].node_port = Some((*port).into())),
         }
     }

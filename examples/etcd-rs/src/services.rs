@@ -111,7 +111,7 @@ impl Services {
     pub fn families(&self) -> Vec<&'static str> {
         let family = |store: &Store<AnyRange>| match store.range() {
             AnyRange::Cidr(range) => Some(family_name(range.network().ip())),
-            AnyRange::Ports(_) => None,
+            AnyRange::Ports(_) | AnyRange::Numbers(_) => None,
         };
         self.ranges.iter().filter_map(family).collect()
     }
