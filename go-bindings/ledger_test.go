@@ -4,6 +4,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/netip"
@@ -292,6 +293,20 @@ func TestLedgerValues(t *testing.T) {
 	}
 	if value := IntegerBlockValue(20000, 10000); value.Integer() != 20000 || value.Size() != 10000 || value.Addr().IsValid() {
 		t.Error(value)
+	}
+	for want, first := range map[string]LedgerValue{
+		"[41 42 43]":                                             IntegerValue(41),
+		"[20000/10000 30000/10000 40000/10000]":                  IntegerBlockValue(20000, 10000),
+		"[10.0.0.255 10.0.1.0 10.0.1.1]":                         AddressValue(netip.MustParseAddr("10.0.0.255")),
+		"[10.0.0.240/28 10.0.1.0/28 10.0.1.16/28]":               NetworkValue(netip.MustParsePrefix("10.0.0.240/28")),
+		"[fd00::ffff:ffff:ffff:ffff fd00:0:0:1:: fd00:0:0:1::1]": AddressValue(netip.MustParseAddr("fd00::ffff:ffff:ffff:ffff")),
+		"[fd00:0:0:f::/64 fd00:0:0:10::/64 fd00:0:0:11::/64]":    NetworkValue(netip.MustParsePrefix("fd00:0:0:f::/64")),
+		"[fd00::f000:0/100 fd00::1:0:0/100 fd00::1:1000:0/100]":  NetworkValue(netip.MustParsePrefix("fd00::f000:0/100")),
+		"[fd00:0:f000::/36 fd00:1::/36 fd00:1:1000::/36]":        NetworkValue(netip.MustParsePrefix("fd00:0:f000::/36")),
+	} {
+		if got := fmt.Sprint(slices.Collect(Allocation{First: first, Len: 3}.Values())); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
 	}
 	if none := (LedgerValue{}); none.String() != "none" || none != NetworkValue(netip.Prefix{}) || none != AddressValue(netip.Addr{}) {
 		t.Error(none)

@@ -1,6 +1,8 @@
 package rangekeeper
 
 import (
+	"iter"
+	"math/bits"
 	"net/netip"
 
 	"github.com/rangekeeper/rangekeeper/go-bindings/internal/rk"
@@ -37,16 +39,16 @@ func AddressValue(addr netip.Addr) LedgerValue {
 // NetworkValue returns a network as a LedgerValue; its host bits are cleared. A network of IPv4-mapped addresses is the
 // one of IPv4 addresses. A network that is not valid is none, and so is one that has other addresses as well.
 func NetworkValue(network netip.Prefix) LedgerValue {
-	bits := network.Bits()
+	length := network.Bits()
 	if network.Addr().Is4In6() {
-		bits -= 96
+		length -= 96
 	}
-	if !network.IsValid() || bits < 0 {
+	if !network.IsValid() || length < 0 {
 		return LedgerValue{}
 	}
-	network = netip.PrefixFrom(network.Addr().Unmap(), bits)
+	network = netip.PrefixFrom(network.Addr().Unmap(), length)
 	v := AddressValue(network.Masked().Addr())
-	v.c.Size = uint64(bits)
+	v.c.Size = uint64(length)
 	if network.Addr().Is4() {
 		v.c.Kind = rk.LedgerValueKindIPv4Network
 	} else {
@@ -114,6 +116,40 @@ type Allocation struct {
 	First LedgerValue
 	// Len is how many values; 1 at least.
 	Len uint32
+}
+
+// Values returns the values, ascending.
+func (a Allocation) Values() iter.Seq[LedgerValue] {
+	return func(yield func(LedgerValue) bool) {
+		value := a.First
+		for n := range a.Len {
+			if n > 0 {
+				value = value.next()
+			}
+			if !yield(value) {
+				return
+			}
+		}
+	}
+}
+
+// next returns the value after this one, of the same kind and size. There is one: allocations are values of a range.
+func (v LedgerValue) next() LedgerValue {
+	var high, low uint64 = 0, 1 // how far it is
+	switch v.c.Kind {
+	case rk.LedgerValueKindBlock:
+		low = v.c.Size
+	case rk.LedgerValueKindIPv4Network:
+		low = 1 << (32 - v.c.Size)
+	case rk.LedgerValueKindIPv6Network:
+		if low = 1 << (128 - v.c.Size); low == 0 { // shifted out
+			high = 1 << (64 - v.c.Size)
+		}
+	}
+	var carry uint64
+	v.c.Low, carry = bits.Add64(v.c.Low, low, 0)
+	v.c.High += high + carry
+	return v
 }
 
 func allocationsFromC(c []rk.LedgerAllocation) []Allocation {

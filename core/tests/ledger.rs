@@ -431,6 +431,15 @@ fn ranges_are_read_and_written() -> TestResult {
             assert_eq!(range.offset_of(parsed), Some(offset), "{text}");
         }
         assert_eq!(range.value_at(range.last().wrapping_add(1)).is_none(), range.last() < last);
+        for start in [0, range.last() / 2, range.last().saturating_sub(3)] {
+            let in_a_row: Vec<_> = (start..=range.last()).take(4).filter_map(|offset| range.value_at(offset)).collect();
+            let allocation = Allocation { first: in_a_row[0], len: in_a_row.len() as u32 };
+            assert_eq!(allocation.values().collect::<Vec<_>>(), in_a_row, "{text}");
+        }
+    }
+    for (text, value) in [("0-18446744073709551615", "18446744073709551615"), ("0.0.0.0/0/32", "255.255.255.255/32")] {
+        let first = text.parse::<LedgerRange>()?.parse_value(value)?;
+        assert_eq!(Allocation { first, len: 2 }.values().collect::<Vec<_>>(), [first], "there is none after {value}");
     }
     for text in [
         "",

@@ -124,6 +124,14 @@ pub struct Allocation {
     pub len: u32,
 }
 
+impl Allocation {
+    /// The values, ascending.
+    pub fn values(&self) -> impl Iterator<Item = LedgerValue> + use<> {
+        let first = self.first;
+        (0..self.len).map_while(move |n| first.plus(n.into()))
+    }
+}
+
 /// Why nothing was allocated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -77,6 +77,29 @@ pub enum LedgerValue {
     Network(IpNetwork),
 }
 
+impl LedgerValue {
+    /// The nth value of this kind and size after it; `None` past the last one that there is.
+    pub(super) fn plus(self, n: u64) -> Option<Self> {
+        let number_of = |from: IpAddr, step: u32| {
+            let (from, is_ipv4) = (number(from), from.is_ipv4());
+            let number = u128::from(n).checked_mul(1_u128.checked_shl(step)?)?.checked_add(from)?;
+            (!is_ipv4 || number <= u32::MAX.into()).then(|| address(number, is_ipv4))
+        };
+        Some(match self {
+            Self::Integer(integer) => Self::Integer(integer.checked_add(n)?),
+            Self::IntegerBlock { first, size } => {
+                Self::IntegerBlock { first: n.checked_mul(size)?.checked_add(first)?, size }
+            }
+            Self::Address(address) => Self::Address(number_of(address, 0)?),
+            Self::Network(network) => {
+                let bits = if network.is_ipv4() { 32 } else { 128 };
+                let next = number_of(network.ip(), bits - u32::from(network.prefix()))?;
+                Self::Network(IpNetwork::new(next, network.prefix()).ok()?)
+            }
+        })
+    }
+}
+
 impl Display for LedgerValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
