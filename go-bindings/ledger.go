@@ -124,14 +124,10 @@ func (p *Pool) toJSON() (string, error) {
 		CoolDown    *coolDown `json:"coolDown,omitempty"`
 	}{p.Range, p.Choice, p.Exclude, p.Reserve, p.StaticBands, nil}
 	if p.CoolDown != 0 || p.CoolDownAtMost != 0 {
-		c.CoolDown = &coolDown{p.CoolDown.Milliseconds(), p.CoolDownAtMost}
+		c.CoolDown = &coolDown{max(p.CoolDown.Milliseconds(), 0), p.CoolDownAtMost}
 	}
-	switch {
-	case p.Choice != Lowest && p.Choice != Random && p.Choice != NextFit:
+	if p.Choice != Lowest && p.Choice != Random && p.Choice != NextFit {
 		message := fmt.Sprintf("the choice %q is none of %q, %q and %q", p.Choice, Lowest, Random, NextFit)
-		return "", &LedgerError{message, ErrInvalidArgument}
-	case c.CoolDown != nil && (c.CoolDown.TimeMs <= 0 || c.CoolDown.AtMost == 0):
-		message := fmt.Sprintf("a cool-down of %v of at most %d releases is none: both are above 0", p.CoolDown, p.CoolDownAtMost)
 		return "", &LedgerError{message, ErrInvalidArgument}
 	}
 	text, err := json.Marshal(&c)

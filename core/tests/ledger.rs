@@ -22,6 +22,9 @@ use rangekeeper::roaring::RoaringTreemap;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
+/// A cool-down: milliseconds, and at most how many releases.
+type Cools = Option<(u64, u32)>;
+
 /// The part of a range that the model knows; a pool excludes everything else.
 struct Window {
     range: LedgerRange,
@@ -46,7 +49,7 @@ struct Model {
 }
 
 impl Window {
-    fn pool(&self, choice: Choice, cool_down: Option<CoolDown>) -> Result<Pool, ParseLedgerError> {
+    fn pool(&self, choice: Choice, cool_down: Cools) -> Result<Pool, ParseLedgerError> {
         // Of a block or network its first integer or address.
         let text = |offset| {
             let value = self.range.value_at(offset).map(|value| value.to_string()).unwrap_or_default();
@@ -71,7 +74,10 @@ impl Window {
         if let Some((first, last)) = self.band {
             pool = pool.static_band(&part(first, last))?;
         }
-        Ok(cool_down.map_or(pool.clone(), |cool_down| pool.cool_down(cool_down)))
+        Ok(match cool_down {
+            None => pool,
+            Some((time, at_most)) => pool.cool_down(CoolDown::new(milliseconds(time), at_most).expect("above 0")),
+        })
     }
 
     fn value(&self, at: u64) -> LedgerValue {
@@ -135,17 +141,16 @@ impl Model {
         }
     }
 
-    fn give_back(&mut self, first: u64, len: u64, now: u64, cool_down: Option<CoolDown>) {
-        let entry =
-            cool_down.map(|cool_down| Entry::Cooling { first, len, until: now + cool_down.time.as_millis() as u64 });
+    fn give_back(&mut self, first: u64, len: u64, now: u64, cool_down: Cools) {
+        let entry = cool_down.map(|(time, _)| Entry::Cooling { first, len, until: now + time });
         for at in first..first + len {
             self.slots[at as usize] = entry;
         }
         self.end_most(cool_down);
     }
 
-    fn end_most(&mut self, cool_down: Option<CoolDown>) {
-        let at_most = cool_down.map_or(0, |cool_down| cool_down.at_most as usize);
+    fn end_most(&mut self, cool_down: Cools) {
+        let at_most = cool_down.map_or(0, |(_, at_most)| at_most as usize);
         let mut cooling = self.cooling();
         while cooling.len() > at_most {
             cooling.pop_first().into_iter().for_each(|(_, first)| self.end(first));
@@ -179,8 +184,7 @@ struct Played {
 /// Plays random operations on a ledger and on the model.
 fn play(window: &Window, rng: &mut Xoshiro256PlusPlus, played: &mut Played) -> TestResult {
     let choice = [Choice::Lowest, Choice::Random, Choice::NextFit][below(3, rng) as usize];
-    let cool_down = (below(2, rng) == 0)
-        .then(|| CoolDown { time: milliseconds(u64::from(below(60, rng))), at_most: below(12, rng) });
+    let cool_down = (below(2, rng) == 0).then(|| (u64::from(1 + below(60, rng)), 1 + below(12, rng)));
     let pool = window.pool(choice, cool_down)?;
     let mut ledger = Ledger::new(pool.clone(), 3);
     let mut model = Model { slots: vec![None; window.len as usize], next: 0 };
@@ -706,7 +710,8 @@ fn errors_say_what_stands_in_the_way() -> TestResult {
         ledger.allocate(want, owner, Duration::ZERO, &mut rng).map_err(|error| error.to_string())
     };
     let pool = Pool::new("10-13".parse()?, Choice::Lowest).exclude("12")?;
-    let mut ledger = Ledger::new(pool.cool_down(CoolDown { time: Duration::from_secs(1), at_most: 10 }), 1);
+    assert_eq!((CoolDown::new(Duration::ZERO, 1), CoolDown::new(Duration::MAX, 0)), (None, None));
+    let mut ledger = Ledger::new(pool.cool_down(CoolDown::new(Duration::from_secs(1), 10).expect("above 0")), 1);
     let value = LedgerValue::Integer;
     assert!(allocate(&mut ledger, Want::Value(value(10)), Some("a")).is_ok());
     let said = |result: Result<Allocation, String>| result.expect_err("refused");

@@ -110,7 +110,12 @@ pub(crate) fn pool(json: &str) -> Result<Pool, Failure> {
     Ok(match cool_down {
         None => pool,
         Some(CoolDownJson { time_ms, at_most }) => {
-            pool.cool_down(CoolDown { time: Duration::from_millis(time_ms), at_most })
+            let none = || {
+                let message =
+                    format_args!("a cool-down of {time_ms} ms of at most {at_most} releases is none: both are above 0");
+                Failure::new(rk_result::InvalidArgument, message)
+            };
+            pool.cool_down(CoolDown::new(Duration::from_millis(time_ms), at_most).ok_or_else(none)?)
         }
     })
 }

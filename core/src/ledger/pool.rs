@@ -23,11 +23,16 @@ pub enum Choice {
 /// How long a value stays out of use after its release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoolDown {
-    /// How long.
-    pub time: Duration,
-    /// How many releases are kept at most: with one more, the oldest is free at once. Each takes some 20 bytes of the
-    /// stored ledger.
-    pub at_most: u32,
+    pub(super) time: Duration,
+    pub(super) at_most: u32,
+}
+
+impl CoolDown {
+    /// For `time`, of `at_most` releases: with one more, the oldest is free at once. Each takes some 20 bytes of the
+    /// stored ledger. `None` if either is 0, with which nothing would cool down.
+    pub fn new(time: Duration, at_most: u32) -> Option<Self> {
+        (time > Duration::ZERO && at_most > 0).then_some(Self { time, at_most })
+    }
 }
 
 /// A range, and which of its values are handed out, in which order.

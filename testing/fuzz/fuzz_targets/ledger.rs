@@ -46,7 +46,7 @@ fn contents(ledger: &Ledger) -> BTreeMap<LedgerValue, Option<String>> {
 fuzz_target!(|input: Input| {
     let text = RANGES[usize::from(input.range) % RANGES.len()];
     let range: LedgerRange = text.parse().expect("a range");
-    let cool_down = CoolDown { time: Duration::from_secs(20), at_most: 5 };
+    let cool_down = CoolDown::new(Duration::from_secs(20), 5).expect("above 0");
     let pool = Pool::new(range, [Choice::Lowest, Choice::Random, Choice::NextFit][input.steps.len() % 3]);
     let pool = pool.cool_down(cool_down);
     let mut object = RangeAllocation::new(Form::Protobuf);
