@@ -7,12 +7,12 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Parser, Subcommand};
-use ledger_rs::etcd::EtcdKey;
-use ledger_rs::redb::RedbKey;
-use ledger_rs::sqlite::SqliteRow;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use rangekeeper::ledger::{Change, Choice, Outcome, Pool, SharedLedger, Store, Want};
+use rangekeeper_ledger_stores::etcd::EtcdKey;
+use rangekeeper_ledger_stores::redb::RedbKey;
+use rangekeeper_ledger_stores::sqlite::SqliteRow;
 
 type AnyError = Box<dyn std::error::Error>;
 
