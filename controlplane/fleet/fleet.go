@@ -4,8 +4,12 @@
 //
 // A tenant is a cluster: its ranges are repaired in one pass, for which its Services are listed once. A range is open
 // while it is used, for its grace after that, and as long as a pass has leaks to clean; else it is closed, and opened
-// for the length of a pass. Each pass has a goroutine and a time limit of its own, so that a tenant whose etcd or API
-// server does not answer delays no other one.
+// for the length of a pass. That is so if its Services are listed from its etcd. Else it stays open after its first
+// pass: only a range that stays open notices that etcd was restored, and a list from elsewhere may be of the time
+// before.
+//
+// Each pass has a goroutine and a time limit of its own. One that takes long gives its place to another tenant, so that
+// a tenant whose etcd or API server does not answer delays no other one.
 package fleet
 
 import (
@@ -34,8 +38,9 @@ type Config struct {
 	Passes   uint8
 	// Timeout is how long a pass may take; 0 for a quarter of the interval.
 	Timeout time.Duration
-	// Parallel is how many passes are under way at once, at most; 0 for DefaultParallel. Tenants whose last pass has
-	// failed share an eighth of that, so that those which do not answer leave the rest to the others.
+	// Parallel is how many passes are under way at once; 0 for DefaultParallel. One that has not ended after a tenth of
+	// the timeout, or 2 seconds, does not count any more. So that those which do not answer leave these places to the
+	// others, tenants whose last pass was slow or has failed have as many of their own.
 	Parallel int
 	// Passed, if not nil, is called after each pass, also by several goroutines at once.
 	Passed func(Pass)
@@ -59,7 +64,8 @@ type Tenant struct {
 	Ranges []etcdstore.Config
 	// Services lists those of the tenant, once for each pass.
 	Services repaircontroller.ListServices
-	// SameEtcd says that Services are in the etcd of the ranges, so that revisions can be compared.
+	// SameEtcd says that Services lists from the etcd of the ranges at the revision that it is asked for, as
+	// repaircontroller.APIServices does, so that revisions can be compared. Without it the ranges stay open.
 	SameEtcd bool
 	// Recorder records findings as Events; nil for nobody.
 	Recorder repaircontroller.Recorder
@@ -69,10 +75,11 @@ type Tenant struct {
 type Fleet struct {
 	config Config
 	wake   chan struct{}
-	// healthy and failing have a place for each pass that may be under way.
-	healthy, failing chan struct{}
+	// places has a place for each pass that may be under way, and slow for each of a tenant whose last one was slow.
+	places, slow chan struct{}
 
 	mu      sync.Mutex
+	closed  bool
 	tenants map[string]*tenant
 	due     schedule
 	added   uint64
@@ -100,12 +107,12 @@ func New(config Config) (*Fleet, error) {
 	}
 	return &Fleet{
 		config: config, wake: make(chan struct{}, 1), tenants: map[string]*tenant{},
-		healthy: make(chan struct{}, config.Parallel), failing: make(chan struct{}, max(config.Parallel/8, 1)),
+		places: make(chan struct{}, config.Parallel), slow: make(chan struct{}, config.Parallel),
 	}, nil
 }
 
 // Add adds a tenant. Its first pass is within the interval: where, is spread evenly over all tenants. Nothing is read
-// or written before. The error is rangekeeper.ErrInvalidArgument.
+// or written before. The error is rangekeeper.ErrInvalidArgument, or rangekeeper.ErrClosed.
 func (f *Fleet) Add(t Tenant) error {
 	if len(t.Ranges) == 0 || t.Services == nil {
 		return fmt.Errorf("add tenant %q: %w: it has no ranges, or no list of Services", t.Name, rangekeeper.ErrInvalidArgument)
@@ -122,6 +129,9 @@ func (f *Fleet) Add(t Tenant) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.closed {
+		return fmt.Errorf("add tenant %q: the fleet: %w", t.Name, rangekeeper.ErrClosed)
+	}
 	if f.tenants[t.Name] != nil {
 		return fmt.Errorf("add tenant %q: %w: there is one of this name", t.Name, rangekeeper.ErrInvalidArgument)
 	}
@@ -185,13 +195,14 @@ func (f *Fleet) Use(tenant, key string, work func(*etcdstore.Store) error) error
 	return nil
 }
 
-// Run makes the passes of all tenants until the context ends, and waits for those under way then.
+// Run makes the passes of all tenants until the context ends, and waits for those under way then. It may be called
+// again after that.
 func (f *Fleet) Run(ctx context.Context) {
 	var passes sync.WaitGroup
 	defer passes.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
+	for ctx.Err() == nil {
 		t, wait := f.next()
 		if t != nil {
 			passes.Go(func() { f.pass(ctx, t) })
@@ -220,47 +231,63 @@ func (f *Fleet) next() (*tenant, time.Duration) {
 	return heap.Pop(&f.due).(*tenant), 0
 }
 
-// pass makes a pass of a tenant, and has the next one an interval after this one was due.
+// pass makes a pass of a tenant, and has the next one an interval later.
 func (f *Fleet) pass(ctx context.Context, t *tenant) {
-	places := f.healthy
-	if t.failed {
-		places = f.failing
+	defer f.schedule(t)
+	places := f.places
+	if t.slow {
+		places = f.slow
 	}
 	select {
 	case places <- struct{}{}:
 	case <-ctx.Done():
 		return
 	}
-	began := time.Now()
+	leave := sync.OnceFunc(func() { <-places })
+	defer leave()
+	t.began = time.Now()
+	slow := time.AfterFunc(min(f.config.Timeout/10, 2*time.Second), leave)
 	result, err := t.pass(ctx, f.config)
-	<-places
-	t.failed = err != nil
-	if f.config.Passed != nil && ctx.Err() == nil && !errors.Is(err, ErrNoTenant) {
-		f.config.Passed(Pass{t.Name, result, err, time.Since(began)})
+	if ctx.Err() != nil {
+		return // it has ended too early, and says nothing about the tenant
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.tenants[t.Name] == t {
-		t.due = t.due.Add(f.config.Interval)
-		if now := time.Now(); t.due.Before(now) {
-			t.due = now
-		}
-		heap.Push(&f.due, t)
-		f.notify()
+	t.slow = !slow.Stop() || err != nil
+	if f.config.Passed != nil && !errors.Is(err, ErrNoTenant) {
+		f.config.Passed(Pass{t.Name, result, err, time.Since(t.began)})
 	}
 }
 
-// Close removes all tenants, as Remove does. Run must have returned.
+// schedule puts a tenant back whose pass has ended. The next one is not much less than an interval after the beginning
+// of this one, which may have waited for its place: else the core would not count what it finds leaked.
+func (f *Fleet) schedule(t *tenant) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.tenants[t.Name] != t {
+		return // it was removed
+	}
+	t.due = t.due.Add(f.config.Interval)
+	if soonest := t.began.Add(f.config.Interval * 19 / 20); t.due.Before(soonest) {
+		t.due = soonest
+	}
+	heap.Push(&f.due, t)
+	f.notify()
+}
+
+// Close removes all tenants, as Remove does, at once. Run must have returned. Nothing can be added any more.
 func (f *Fleet) Close(ctx context.Context) error {
 	f.mu.Lock()
 	tenants := f.tenants
-	f.tenants, f.due = map[string]*tenant{}, nil
+	f.tenants, f.due, f.closed = map[string]*tenant{}, nil, true
 	f.mu.Unlock()
-	var errs []error
+	errs := make(chan error, len(tenants))
 	for _, t := range tenants {
-		errs = append(errs, t.remove(ctx))
+		go func() { errs <- t.remove(ctx) }()
 	}
-	return errors.Join(errs...)
+	var all []error
+	for range tenants {
+		all = append(all, <-errs)
+	}
+	return errors.Join(all...)
 }
 
 // schedule has the tenants that wait for a pass, the next one first.

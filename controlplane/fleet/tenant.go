@@ -19,9 +19,10 @@ type tenant struct {
 	// lock guards both.
 	due   time.Time
 	index int
-	// Of passes only, which go one after another: whether the last one has failed, and what counts leaks; nil if there
-	// were none. The ranges that it repairs stay open.
-	failed   bool
+	// Of passes only, which go one after another: when the last one began, whether it was slow or has failed, and what
+	// counts leaks; nil if there were none. The ranges that it repairs stay open.
+	began    time.Time
+	slow     bool
 	repairer *repaircontroller.Repairer
 
 	mu sync.Mutex
@@ -85,12 +86,12 @@ func (t *tenant) pass(ctx context.Context, config Config) (result repaircontroll
 	ended := make(chan struct{})
 	defer close(ended)
 	if err := t.begin(config, ended); err != nil {
-		return result, err
+		return result, errors.Join(err, t.closeIdle(ctx, config))
 	}
 	passing, cancel := context.WithTimeout(ctx, config.Timeout)
 	defer cancel()
 	result, err = t.repairer.Pass(passing)
-	return result, errors.Join(err, t.endPass(ctx, result))
+	return result, errors.Join(err, t.endPass(ctx, config, result))
 }
 
 // begin opens all ranges for a pass.
@@ -117,15 +118,27 @@ func (t *tenant) begin(config Config, ended chan struct{}) error {
 	return err
 }
 
-// endPass closes the ranges that nobody needs, unless leaks are counted: that depends on what the ranges have seen.
-func (t *tenant) endPass(ctx context.Context, result repaircontroller.Result) error {
+// endPass closes the ranges that nobody needs, unless leaks are counted: that depends on what the ranges have seen. So
+// do lists of Services from elsewhere.
+func (t *tenant) endPass(ctx context.Context, config Config, result repaircontroller.Result) error {
 	for _, r := range result.Ranges {
 		if r.Leaked > r.Cleared {
 			return nil
 		}
 	}
-	errs := []error{t.repairer.Close()}
+	if !t.SameEtcd {
+		return nil
+	}
+	err := t.repairer.Close()
 	t.repairer = nil
+	return errors.Join(err, t.closeIdle(ctx, config))
+}
+
+// closeIdle closes the ranges that nobody uses.
+func (t *tenant) closeIdle(ctx context.Context, config Config) error {
+	ctx, cancel := context.WithTimeout(ctx, config.Timeout)
+	defer cancel()
+	var errs []error
 	for _, one := range t.takeIdle() {
 		errs = append(errs, one.store.Close(ctx))
 	}
@@ -172,5 +185,13 @@ func (t *tenant) remove(ctx context.Context) error {
 	for _, one := range opened {
 		errs = append(errs, one.store.Close(ctx))
 	}
+	go func() {
+		if ended != nil {
+			<-ended
+		}
+		if t.repairer != nil {
+			_ = t.repairer.Close() // it has no errors but a fault of Rangekeeper, which all calls report
+		}
+	}()
 	return errors.Join(errs...)
 }
