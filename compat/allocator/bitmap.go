@@ -10,7 +10,8 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// AllocationBitmap allocates the offsets of any range in memory. Memory: one bit for each offset.
+// AllocationBitmap allocates the offsets of any range in memory. Memory: that of a [rangekeeper.Allocator], which in
+// pure Go has an instance of the core of its own if it has more than 4,096 offsets: some 150 KiB.
 type AllocationBitmap struct {
 	max       int
 	rangeSpec string

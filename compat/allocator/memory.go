@@ -23,7 +23,7 @@ func NewMemory(values rangekeeper.Range) (*Memory, error) {
 
 // Allocate allocates an offset, and returns whether it was free.
 func (m *Memory) Allocate(offset int) (bool, error) {
-	value, ok := m.used.Range().ValueAt(uint32(offset))
+	value, ok := ValueAt(m.used.Range(), offset)
 	if !ok {
 		return false, fmt.Errorf("%s has no offset %d", m.used.Range(), offset)
 	}
@@ -46,7 +46,7 @@ func (m *Memory) AllocateNext() (int, bool, error) {
 
 // Release releases an offset. It does nothing if the offset is free or not in the range.
 func (m *Memory) Release(offset int) error {
-	value, ok := m.used.Range().ValueAt(uint32(offset))
+	value, ok := ValueAt(m.used.Range(), offset)
 	if !ok {
 		return nil
 	}
@@ -64,7 +64,7 @@ func (m *Memory) ForEach(fn func(int)) {
 
 // Has returns whether an offset is in use.
 func (m *Memory) Has(offset int) bool {
-	value, ok := m.used.Range().ValueAt(uint32(offset))
+	value, ok := ValueAt(m.used.Range(), offset)
 	return ok && m.used.Has(value)
 }
 
@@ -75,7 +75,7 @@ func (m *Memory) Free() int {
 
 // Snapshot returns the range and the data of a RangeAllocation.
 func (m *Memory) Snapshot() (string, []byte) {
-	data, _ := m.used.Snapshot(nil)
+	data, _ := m.used.Snapshot([]byte{}) // never nil, as the reference's
 	return m.used.Range().String(), data
 }
 
@@ -110,3 +110,11 @@ func DryRun(of Interface, values rangekeeper.Range) (Interface, error) {
 
 // Destroy does nothing.
 func (m *Memory) Destroy() {}
+
+// ValueAt returns the value at an offset of a range; false if there is none.
+func ValueAt(values rangekeeper.Range, offset int) (rangekeeper.Value, bool) {
+	if offset < 0 || int64(offset) >= int64(values.Size()) {
+		return rangekeeper.Value{}, false
+	}
+	return values.ValueAt(uint32(offset))
+}

@@ -56,7 +56,12 @@ func ConfigMap(objects storage.Interface, key, namespace, name string) Object {
 		},
 		Ledger: func(object runtime.Object) []byte { return object.(*corev1.ConfigMap).BinaryData[field] },
 		SetLedger: func(object runtime.Object, ledger []byte) {
-			object.(*corev1.ConfigMap).BinaryData = map[string][]byte{field: ledger}
+			all := maps.Clone(object.(*corev1.ConfigMap).BinaryData)
+			if all == nil {
+				all = map[string][]byte{}
+			}
+			all[field] = ledger
+			object.(*corev1.ConfigMap).BinaryData = all
 		},
 	}
 }

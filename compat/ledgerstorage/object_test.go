@@ -44,6 +44,7 @@ func TestOtherFields(t *testing.T) {
 	store := ConfigMap(objects, key, "kube-system", "vnis")
 	created := store.New().(*corev1.ConfigMap)
 	created.Labels, created.Annotations = map[string]string{"app": "vnis"}, map[string]string{"owner": "somebody"}
+	created.BinaryData = map[string][]byte{"other": []byte("data")}
 	if err := objects.Create(ctx, key, created, &corev1.ConfigMap{}, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +64,7 @@ func TestOtherFields(t *testing.T) {
 		object.(*corev1.ConfigMap).Labels["more"] = "labels"
 		return object, nil
 	}), nil)
-	if err != nil || stored.Labels["app"] != "vnis" || stored.Annotations["owner"] != "somebody" || stored.Name != "vnis" {
+	if err != nil || stored.Labels["app"] != "vnis" || stored.Annotations["owner"] != "somebody" || stored.Name != "vnis" || string(stored.BinaryData["other"]) != "data" {
 		t.Fatalf("%+v, %v", stored, err)
 	}
 	if _, err := store.Put(ctx, []byte("second"), token); err != ledgerstore.ErrChanged {

@@ -202,15 +202,18 @@ func (d *registered) transaction(step rangekeeper.Step) (held bool, err error) {
 		}
 		d.read.Range, d.read.Data = next.Range, next.Data
 	}
-	written := contentOf(d.read)
+	written, before := contentOf(d.read), d.read.ResourceVersion
 	if err := d.registry.CreateOrUpdate(d.read); err != nil {
 		return false, fmt.Errorf("write the range %s: %w", d.values, err)
 	}
 	if written != d.content {
 		d.content, d.revision = written, d.revision+1
 	}
-	// A registry that says so has written it at this version.
-	d.resourceVersion = d.read.ResourceVersion
+	// A registry may say at which version it has written. One that does not, as kube-apiserver's, writes no content
+	// that does not change; after a change the next state that is found counts as one of others.
+	if d.resourceVersion = d.read.ResourceVersion; d.resourceVersion == "" {
+		d.resourceVersion = before
+	}
 	return true, nil
 }
 

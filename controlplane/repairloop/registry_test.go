@@ -37,6 +37,7 @@ func (r *versioned) CreateOrUpdate(object *corev1.RangeAllocation) error {
 		return apierrors.NewConflict(schema.GroupResource{Resource: "servicenodeportallocations"}, "", nil)
 	}
 	r.writes++
+	defer func() { object.ResourceVersion = "" }() // as that of kube-apiserver does
 	if contentOf(object) != contentOf(&r.object) {
 		r.object = corev1.RangeAllocation{Range: object.Range, Data: object.Data}
 		r.version++

@@ -36,6 +36,7 @@ var compatPackages = map[string]string{
 var compatAdditions = map[string]string{
 	"allocator.Memory":                  "offsets of a range that the core knows, which the drop-in copies stored ranges into",
 	"allocator.NewMemory":               "makes a Memory",
+	"allocator.ValueAt":                 "what an offset stands for, for allocator/storage",
 	"allocator.DryRun":                  "dry runs over any Interface (docs/differences.md, dry runs of addresses)",
 	"allocator.AllocationBitmap.DryRun": "what a dry run calls, without visiting each offset",
 	"allocator/storage.NewWithStorage":  "for embedders with a storage of their own",

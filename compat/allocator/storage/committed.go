@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	api "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/klog/v2"
 
@@ -18,9 +19,10 @@ import (
 type committed struct {
 	values *etcdstore.Store
 	client *clientv3.Client
+	given  allocator.Snapshottable
 }
 
-func openCommitted(values rangekeeper.Range, key string, config *storagebackend.ConfigForResource) (*committed, error) {
+func openCommitted(given allocator.Snapshottable, values rangekeeper.Range, key string, config *storagebackend.ConfigForResource) (*committed, error) {
 	proxy, err := proxyOf(config.Transport)
 	if err != nil {
 		return nil, err
@@ -42,16 +44,19 @@ func openCommitted(values rangekeeper.Range, key string, config *storagebackend.
 		client.Close()
 		return nil, err
 	}
-	return &committed{store, client}, nil
+	return &committed{store, client, given}, nil
 }
 
 func (c *committed) allocate(ctx context.Context, offset int) error {
-	value, ok := c.values.Range().ValueAt(uint32(offset))
-	if offset < 0 || !ok {
+	value, ok := allocator.ValueAt(c.values.Range(), offset)
+	if !ok {
 		return fmt.Errorf("%s has no offset %d", c.values.Range(), offset)
 	}
-	_, err := c.values.Allocate(ctx, value)
-	return err
+	if _, err := c.values.Allocate(ctx, value); err != nil {
+		return err
+	}
+	c.given.Allocate(offset)
+	return nil
 }
 
 func (c *committed) allocateNext(ctx context.Context) (int, error) {
@@ -60,19 +65,27 @@ func (c *committed) allocateNext(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	offset, _ := c.values.Range().OffsetOf(allocated.Value)
+	c.given.Allocate(int(offset))
 	return int(offset), nil
 }
 
 func (c *committed) release(ctx context.Context, offset int) error {
-	value, ok := c.values.Range().ValueAt(uint32(offset))
-	if offset < 0 || !ok {
+	value, ok := allocator.ValueAt(c.values.Range(), offset)
+	if !ok {
 		return nil
 	}
 	now, err := c.values.Read(ctx)
 	if err == nil {
 		_, err = c.values.Release(ctx, value, rangekeeper.OwnedSince(now.Revision))
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return c.given.Release(offset)
+}
+
+func (c *committed) restored(object *api.RangeAllocation) error {
+	return c.given.Restore(object.Range, object.Data)
 }
 
 func (c *committed) now(ctx context.Context) (allocator.Interface, error) {

@@ -35,7 +35,7 @@ type Etcd struct {
 	destroy func()
 	// size is the number of offsets.
 	size int
-	// given is the allocator of the caller. It follows what this Etcd allocates and releases.
+	// given is the allocator of the caller. It follows what this Etcd allocates and releases; only backend changes it.
 	given allocator.Snapshottable
 }
 
@@ -53,6 +53,8 @@ type backend interface {
 	// allocateNext returns rangekeeper.ErrFull if there is none.
 	allocateNext(ctx context.Context) (int, error)
 	release(ctx context.Context, offset int) error
+	// restored records that this was stored instead.
+	restored(*api.RangeAllocation) error
 	// now returns what is stored, in memory.
 	now(ctx context.Context) (allocator.Interface, error)
 	// used returns the number of offsets in use in the newest known state, without a request.
@@ -78,7 +80,7 @@ func NewEtcd(alloc allocator.Snapshottable, baseKey string, config *storagebacke
 	if !ok || !isEtcd || config.Transformer != nil {
 		return e, nil
 	}
-	committed, err := openCommitted(values, path.Join("/", config.Prefix, baseKey), config)
+	committed, err := openCommitted(alloc, values, path.Join("/", config.Prefix, baseKey), config)
 	if err != nil {
 		destroy()
 		return nil, err
@@ -124,7 +126,6 @@ func (e *Etcd) Allocate(offset int) (bool, error) {
 	if err != nil {
 		return false, e.interpret(err)
 	}
-	e.given.Allocate(offset)
 	return true, nil
 }
 
@@ -139,7 +140,6 @@ func (e *Etcd) AllocateNext() (int, bool, error) {
 	if err != nil {
 		return 0, false, e.interpret(err)
 	}
-	e.given.Allocate(offset)
 	return offset, true, nil
 }
 
@@ -147,10 +147,7 @@ func (e *Etcd) AllocateNext() (int, bool, error) {
 func (e *Etcd) Release(offset int) error {
 	ctx, cancel := operation()
 	defer cancel()
-	if err := e.backend.release(ctx, offset); err != nil {
-		return e.interpret(err)
-	}
-	return e.given.Release(offset)
+	return e.interpret(e.backend.release(ctx, offset))
 }
 
 func operation() (context.Context, context.CancelFunc) {
@@ -207,7 +204,7 @@ func (e *Etcd) CreateOrUpdate(snapshot *api.RangeAllocation) error {
 	if err := e.stored.CreateOrUpdate(snapshot); err != nil {
 		return err
 	}
-	return e.given.Restore(snapshot.Range, snapshot.Data)
+	return e.backend.restored(snapshot)
 }
 
 // Destroy closes the connections to etcd that NewEtcd has made. It may be called again.

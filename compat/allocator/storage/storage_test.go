@@ -1,8 +1,11 @@
 package storage
 
 import (
+	"math"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	api "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -150,5 +153,91 @@ func TestNewWithStorage(t *testing.T) {
 	e.Destroy()
 	if !e.Has(3) {
 		t.Error("Destroy has closed the storage of the caller")
+	}
+}
+
+// paused stops the second release of an offset, and the next snapshot with offset 7 until then.
+type paused struct {
+	*allocator.AllocationBitmap
+	on              atomic.Bool
+	releases        atomic.Int32
+	snapshot, freed chan struct{}
+}
+
+func (p *paused) Release(offset int) error {
+	if p.on.Load() && p.releases.Add(1) == 2 {
+		<-p.snapshot
+		defer close(p.freed)
+	}
+	return p.AllocationBitmap.Release(offset)
+}
+
+func (p *paused) Snapshot() (string, []byte) {
+	if p.Has(7) && p.on.CompareAndSwap(true, false) {
+		close(p.snapshot)
+		select {
+		case <-p.freed:
+		case <-time.After(100 * time.Millisecond): // nobody releases it, as it should be
+		}
+	}
+	return p.AllocationBitmap.Snapshot()
+}
+
+// TestAllocateDuringRelease allocates an offset while its release has not returned: the allocator of the caller is
+// changed by one of them at a time, so that what is stored has the offset.
+func TestAllocateDuringRelease(t *testing.T) {
+	const rangeSpec = "4096-4195"
+	config := start(t)
+	objects, destroy, err := generic.NewRawStorage(config, nil, nil, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer destroy()
+	given := &paused{AllocationBitmap: allocator.NewAllocationMap(100, rangeSpec), snapshot: make(chan struct{}), freed: make(chan struct{})}
+	e := NewWithStorage(given, key, objects, config.GroupResource)
+	initialise(t, e, rangeSpec)
+	if ok, err := e.Allocate(7); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	given.on.Store(true)
+	var release sync.WaitGroup
+	release.Go(func() {
+		if err := e.Release(7); err != nil {
+			t.Error(err)
+		}
+	})
+	for e.Has(7) {
+		time.Sleep(time.Millisecond)
+	}
+	if ok, err := e.Allocate(7); !ok || err != nil {
+		t.Error(ok, err)
+	}
+	release.Wait()
+	if ok, err := e.Allocate(7); ok || err != nil {
+		t.Error("7 was allocated twice:", ok, err)
+	}
+}
+
+// TestOffsets passes offsets that no range has, and that are others if they are cut to 32 bits.
+func TestOffsets(t *testing.T) {
+	const rangeSpec = "30000-30099"
+	e := open(t, rangeSpec, start(t))
+	initialise(t, e, rangeSpec)
+	if ok, err := e.Allocate(0); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	dry, err := e.DryRun()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, offset := range []int{-1, 100, 1 << 32, 1<<32 + 1, -math.MaxUint32} {
+		for _, one := range []allocator.Interface{e, dry} {
+			if ok, err := one.Allocate(offset); ok || err == nil {
+				t.Errorf("%T allocated offset %d", one, offset)
+			}
+			if err := one.Release(offset); err != nil || one.Free() != 99 {
+				t.Errorf("%T: release of offset %d: %v, free %d", one, offset, err, one.Free())
+			}
+		}
 	}
 }

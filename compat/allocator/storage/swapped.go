@@ -69,6 +69,12 @@ func (s *swapped) swap(ctx context.Context, change func() error) error {
 	return s.of.storage.GuaranteedUpdate(ctx, s.of.key, &api.RangeAllocation{}, true, nil, update, nil)
 }
 
+func (s *swapped) restored(object *api.RangeAllocation) error {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return s.of.given.Restore(object.Range, object.Data)
+}
+
 func (s *swapped) now(ctx context.Context) (allocator.Interface, error) {
 	object := &api.RangeAllocation{}
 	if err := s.of.storage.Get(ctx, s.of.key, storage.GetOptions{IgnoreNotFound: true}, object); err != nil {

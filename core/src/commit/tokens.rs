@@ -133,3 +133,63 @@ impl<T: Clone + PartialEq> Tokens<T> {
         Event::Answered { header: Header { cluster_id: STORE, revision: self.revision, raft_term: STORE }, answer }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::request::Witness;
+    use super::*;
+
+    fn swap(guard: KeyState) -> Request {
+        Request::Swap { guard, value: vec![1], witness: Witness::Keep, services_unchanged_since: None, look: None }
+    }
+
+    /// The state that an answer has; `None` if the guard held.
+    fn state(event: Event<'_>) -> Option<KeyState> {
+        match event {
+            Event::Answered { answer: Answer::Current(key), .. } => {
+                Some(key.map_or(KeyState::default(), |key| key.state))
+            }
+            Event::Answered { answer: Answer::Held, .. } => None,
+            event => panic!("{event:?}"),
+        }
+    }
+
+    #[test]
+    fn only_the_own_write_is_the_next_state() {
+        let mut tokens = Tokens::new();
+        assert_eq!(tokens.begin(&swap(KeyState::default())), TokenRequest::Put { value: &[1], token: None });
+        assert_eq!(state(tokens.stored("a")), None);
+        let Some(own) = state(tokens.got(&Request::Read, Some(("a", &[1])))) else { panic!("{tokens:?}") };
+        assert_eq!(own, KeyState::default().written(own.mod_revision));
+        assert_eq!(tokens.begin(&swap(own)), TokenRequest::Put { value: &[1], token: Some("a") });
+        assert_eq!(state(tokens.got(&Request::Confirm { guard: own }, Some(("a", &[1])))), None);
+        let Some(other) = state(tokens.got(&Request::Confirm { guard: own }, Some(("b", &[1])))) else { panic!() };
+        assert!(other.is_same_key(own) && other.version > own.version + 1 && other.mod_revision > own.mod_revision + 1);
+        assert_eq!(tokens.begin(&swap(own)), TokenRequest::Get, "the guard does not hold");
+    }
+
+    #[test]
+    fn a_value_that_is_there_again_is_of_another_key() {
+        let mut tokens = Tokens::new();
+        let Some(before) = state(tokens.got(&Request::Read, Some(("a", &[1])))) else { panic!("{tokens:?}") };
+        assert_eq!(state(tokens.got(&Request::Read, None)), Some(KeyState::default()));
+        assert_eq!(tokens.begin(&swap(KeyState::default())), TokenRequest::Put { value: &[1], token: None });
+        let Some(again) = state(tokens.got(&Request::Read, Some(("a", &[1])))) else { panic!("{tokens:?}") };
+        assert!(
+            !again.is_same_key(before) && again.mod_revision > before.mod_revision && again.version == 1,
+            "{again:?}"
+        );
+    }
+
+    #[test]
+    fn what_the_store_cannot_do_is_refused() {
+        let mut tokens = Tokens::new();
+        let Some(state) = state(tokens.got(&Request::Read, Some(("a", &[1])))) else { panic!("{tokens:?}") };
+        assert_eq!(tokens.begin(&Request::ReadAt { revision: 1 }), TokenRequest::None(Event::Compacted));
+        for (services_unchanged_since, look) in [(Some(7), None), (None, std::num::NonZeroU64::new(7))] {
+            let swap =
+                Request::Swap { guard: state, value: vec![], witness: Witness::Put, services_unchanged_since, look };
+            assert!(matches!(tokens.begin(&swap), TokenRequest::None(Event::Refused(_))), "{swap:?}");
+        }
+    }
+}

@@ -144,6 +144,7 @@ impl Kv for Sqlite {
     fn list(&self, key: String, at: Option<u64>) -> Pending<(Header, Vec<Stored>)> {
         self.run(move |inner| {
             let revision = at.unwrap_or_else(|| *inner.revision.borrow());
+            inner.check_kept(revision)?;
             let stored = inner.list(&key, revision).map_err(refused)?;
             Ok((header(revision), stored))
         })
@@ -246,11 +247,17 @@ impl Inner {
         rows.filter_map(Result::transpose).collect()
     }
 
+    /// Refuses a revision whose rows may have gone.
+    fn check_kept(&self, revision: u64) -> Result<(), Trouble> {
+        if revision > self.compacted {
+            return Ok(());
+        }
+        Err(Trouble::Refused(format!("revision {revision} is compacted")))
+    }
+
     /// The changes of a key from a revision on, with their revisions.
     fn changes(&self, key: &str, from: u64) -> Result<Vec<(u64, Change)>, Trouble> {
-        if from <= self.compacted {
-            return Err(Trouble::Refused(format!("revision {from} is compacted")));
-        }
+        self.check_kept(from)?;
         let read = || {
             let sql = format!("{CHANGE} WHERE name = ?1 AND id >= ?2 ORDER BY id");
             let mut statement = self.connection.prepare(&sql)?;

@@ -81,6 +81,7 @@ async fn keys_have_the_revisions_of_etcd_also_once_old_ones_are_compacted() -> R
     assert!(matches!(changes.recv().await, Some(Change::Put(stored)) if stored.value == b"last"));
     let mut compacted = store.watch("/a/always".to_owned(), first + 1);
     assert!(compacted.recv().await.is_none(), "a watch from a compacted revision fails");
+    assert!(store.list("/a/".to_owned(), Some(first)).await.is_err(), "a list at a compacted revision fails");
     drop((changes, compacted, store));
 
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("compacted.db");
