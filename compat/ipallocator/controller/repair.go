@@ -21,6 +21,7 @@ const numRepairsBeforeLeakCleanup = 3
 
 // Repair repairs drift between the ranges of ClusterIPs and the Services, and reports in Events what it cannot repair.
 type Repair struct {
+	// The released tests read these.
 	networkByFamily   map[v1.IPFamily]*net.IPNet
 	allocatorByFamily map[v1.IPFamily]rangeallocation.RangeRegistry
 	leaksByFamily     map[v1.IPFamily]repairloop.Range
