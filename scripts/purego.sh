@@ -15,6 +15,8 @@ if [[ ! -d $(rustc --print sysroot)/lib/rustlib/$target ]]; then
 fi
 # Messages of panics name source files: those of dependencies without this machine's folders.
 export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}/registry/src=crates"
+# The linker strips what debuggers read.
+export CARGO_PROFILE_RELEASE_DEBUG=false
 # In a folder of its own, so that it does not wait for a build of the library in C.
 scripts/patiently.sh "the library" "${CARGO:-cargo}" rustc --target-dir target/wasm --release --locked --target $target -p rangekeeper-ffi --crate-type staticlib
 linker=$(rustc --print sysroot)/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')/bin/gcc-ld/wasm-ld
