@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"container/heap"
 	"context"
 	"errors"
 	"fmt"
@@ -295,39 +294,25 @@ func TestSlowTenants(t *testing.T) {
 	p.await(t, 5, names...)
 }
 
-// TestLatePasses has passes wait for their place now and then, so that they come late: a leak is cleaned all the same.
+// TestLatePasses has passes begin late, as they waited for a place. The next one is on time again, but not much less
+// than an interval after the late one: the core would begin to count leaks again.
 func TestLatePasses(t *testing.T) {
-	c, p := newCluster(t), newPasses()
-	f := start(t, Config{Interval: 5 * interval, Passed: p.add, Parallel: 1, Timeout: time.Minute})
-	slow := c.tenant("slow")
-	lists, list := 0, slow.Services
-	slow.Services = func(ctx context.Context, at int64) ([]*corev1.Service, int64, error) {
-		if lists++; lists%2 == 0 {
-			time.Sleep(2 * interval)
-		}
-		return list(ctx, at)
-	}
-	leaky := c.tenant("leaky")
-	for _, tenant := range []Tenant{slow, leaky} {
-		if err := f.Add(tenant); err != nil {
-			t.Fatal(err)
+	const interval = 100 * time.Second
+	f := must(New(Config{Interval: interval}))
+	now := time.Now()
+	for _, late := range []time.Duration{0, 3 * time.Second, 40 * time.Second, 3 * interval} {
+		one := &tenant{Tenant: Tenant{Name: "t"}, due: now, began: now.Add(late)}
+		f.tenants["t"], f.due = one, nil
+		f.schedule(one)
+		if next, want := one.due.Sub(now), max(interval, late+interval*95/100); next != want || f.due[0] != one {
+			t.Errorf("%s late: the next pass is after %s, want %s", late, next, want)
 		}
 	}
-	f.mu.Lock() // one right after the other
-	f.tenants["slow"].due = time.Now().Add(interval)
-	f.tenants["leaky"].due = time.Now().Add(interval + interval/10)
-	heap.Init(&f.due)
-	f.notify()
-	f.mu.Unlock()
-	p.await(t, 1, "leaky")
-	err := f.Use("leaky", leaky.Ranges[1].Key, func(store *etcdstore.Store) error {
-		_, err := store.AllocateNext(t.Context())
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
+	delete(f.tenants, "t")
+	f.due = nil
+	if f.schedule(&tenant{Tenant: Tenant{Name: "t"}}); len(f.due) > 0 {
+		t.Error("a tenant that was removed is scheduled")
 	}
-	awaitNone(t, c, "leaky")
 }
 
 // TestRunAgain ends Run while a pass waits for a place. It is made by the next Run.
