@@ -26,9 +26,14 @@ import (
 // ControllerName is the value of the managed-by label of the allocated IPAddress objects.
 const ControllerName = ipaddress.ManagedBy
 
-// createTimeout limits the creation of an IPAddress object, which has no context. It ends before a request for a
-// Service does, 34 s (k8s.io/apiserver/pkg/endpoints/handlers), so that its client is told to try again.
+// createTimeout limits an allocation, whose caller gives no context. It ends before a request for a Service does, 34 s
+// (k8s.io/apiserver/pkg/endpoints/handlers), so that its client is told to try again.
 const createTimeout = 30 * time.Second
+
+// withCreateTimeout returns the context of all requests of one allocation.
+func withCreateTimeout() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), createTimeout)
+}
 
 // addresses are the IPAddress objects of a family, and the ServiceCIDR objects that say which there can be.
 type addresses struct {
@@ -86,16 +91,12 @@ func (c *addresses) interpret(err error) error {
 }
 
 // create creates the object of an address for a Service.
-func (c *addresses) create(service *api.Service, ip net.IP) (*networkingv1.IPAddress, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), createTimeout)
-	defer cancel()
+func (c *addresses) create(ctx context.Context, service *api.Service, ip net.IP) (*networkingv1.IPAddress, error) {
 	return c.objects.Allocate(ctx, addressOf(ip), ownerOf(service))
 }
 
 // createNext creates the object of a free address for a Service.
-func (c *addresses) createNext(service *api.Service) (*networkingv1.IPAddress, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), createTimeout)
-	defer cancel()
+func (c *addresses) createNext(ctx context.Context, service *api.Service) (*networkingv1.IPAddress, error) {
 	return c.objects.AllocateNext(ctx, ownerOf(service))
 }
 

@@ -65,7 +65,9 @@ func (c *MetaAllocator) Allocate(ip net.IP) error { return c.AllocateService(nil
 //
 // Cost: one request.
 func (c *MetaAllocator) AllocateService(service *api.Service, ip net.IP) error {
-	_, err := c.create(service, ip)
+	ctx, cancel := withCreateTimeout()
+	defer cancel()
+	_, err := c.create(ctx, service, ip)
 	return c.interpret(err)
 }
 
@@ -77,7 +79,9 @@ func (c *MetaAllocator) AllocateNext() (net.IP, error) { return c.AllocateNextSe
 //
 // Cost: one request, and another one for each address that another allocator has just allocated.
 func (c *MetaAllocator) AllocateNextService(service *api.Service) (net.IP, error) {
-	object, err := c.createNext(service)
+	ctx, cancel := withCreateTimeout()
+	defer cancel()
+	object, err := c.createNext(ctx, service)
 	if err != nil {
 		return nil, c.interpret(err)
 	}

@@ -71,7 +71,9 @@ func (a *Allocator) AllocateService(service *api.Service, ip net.IP) error {
 	if !a.isReady() {
 		return ErrNotReady
 	}
-	_, err := a.create(service, ip)
+	ctx, cancel := withCreateTimeout()
+	defer cancel()
+	_, err := a.create(ctx, service, ip)
 	return a.interpret(err, ip)
 }
 
@@ -94,7 +96,9 @@ func (a *Allocator) AllocateNextService(service *api.Service) (net.IP, error) {
 	if !a.isReady() {
 		return nil, ErrNotReady
 	}
-	object, err := a.createNext(service)
+	ctx, cancel := withCreateTimeout()
+	defer cancel()
+	object, err := a.createNext(ctx, service)
 	if err != nil {
 		return nil, a.interpret(err, nil)
 	}

@@ -132,9 +132,11 @@ func (c *MetaAllocator) AllocateService(service *api.Service, ip net.IP) error {
 
 // allocate creates the object of an address.
 func (c *MetaAllocator) allocate(service *api.Service, ip net.IP) error {
-	object, err := c.create(service, ip)
+	ctx, cancel := withCreateTimeout()
+	defer cancel()
+	object, err := c.create(ctx, service, ip)
 	if err == nil {
-		err = c.record(object)
+		err = c.record(ctx, object)
 	}
 	return c.errorOf(err)
 }
@@ -143,12 +145,10 @@ func (c *MetaAllocator) allocate(service *api.Service, ip net.IP) error {
 var errNoServiceCIDR = errors.New("the ServiceCIDR of the allocated address is gone")
 
 // record adds an object to those that the request can undo, with a ServiceCIDR that has its address.
-func (c *MetaAllocator) record(object *networkingv1.IPAddress) error {
+func (c *MetaAllocator) record(ctx context.Context, object *networkingv1.IPAddress) error {
 	if c.request == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), createTimeout)
-	defer cancel()
 	c.request.created = append(c.request.created, object)
 	cidr, err := c.serviceCIDROf(ctx, addressOf(netutils.ParseIPSloppy(object.Name)))
 	if err == nil {
@@ -196,9 +196,11 @@ func (c *MetaAllocator) AllocateNextService(service *api.Service) (net.IP, error
 			}
 		}
 	}
-	object, err := c.createNext(service)
+	ctx, cancel := withCreateTimeout()
+	defer cancel()
+	object, err := c.createNext(ctx, service)
 	if err == nil {
-		err = c.record(object)
+		err = c.record(ctx, object)
 	}
 	if err != nil {
 		return nil, c.errorOf(err)
