@@ -18,17 +18,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/ledgerobject"
 	"github.com/rangekeeper/rangekeeper/go-bindings/ledgerstore"
 )
 
-// ReplacedAnnotation is an annotation of the object: the resource version that the last write of the ledger replaced.
-// So each write changes the object, and has a resource version of its own: a storage does not write an object that does
-// not change.
-const ReplacedAnnotation = "rangekeeper.github.io/replaced"
-
 // Object is an object of a storage.Interface with a ledger in one of its fields: a [ledgerstore.Store]. The resource
 // version is the token. The object is created if it is missing; its other fields stay as they are, but for
-// [ReplacedAnnotation].
+// [ledgerobject.ReplacedAnnotation], with which each write changes the object: a storage does not write what does not
+// change.
 //
 // End all programs that write the object before it is deleted, or the storage is restored from a backup. A program that
 // has read a ledger refuses an object that has none.
@@ -126,7 +123,7 @@ func (o Object) replace(object runtime.Object, ledger, token []byte) (runtime.Ob
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[ReplacedAnnotation] = string(token)
+	annotations[ledgerobject.ReplacedAnnotation] = string(token)
 	about.SetAnnotations(annotations)
 	o.SetLedger(object, ledger)
 	return object, nil
