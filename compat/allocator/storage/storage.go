@@ -4,14 +4,11 @@ package storage
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path"
 	"sync"
-	"time"
 
 	api "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
@@ -23,9 +20,6 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/repairloop"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
-
-// operationTimeout limits an allocation or release, which has no context. It is half the default timeout of a request.
-const operationTimeout = 30 * time.Second
 
 // Etcd allocates the offsets of a stored RangeAllocation. It needs one that was initialised: by CreateOrUpdate, or by a
 // repair.
@@ -100,6 +94,7 @@ func NewWithStorage(alloc allocator.Snapshottable, baseKey string, objects stora
 		stored: stored{resource: resource, key: baseKey, storage: objects}, destroy: func() {},
 		given: alloc, size: alloc.Free(),
 	}
+	e.read = func(ctx context.Context) (allocator.Interface, error) { return e.backend.now(ctx) }
 	alloc.ForEach(func(int) { e.size++ })
 	e.backend = &swapped{of: e}
 	return e
@@ -150,47 +145,9 @@ func (e *Etcd) Release(offset int) error {
 	return e.interpret(e.backend.release(ctx, offset))
 }
 
-func operation() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), operationTimeout)
-}
-
-// now returns a copy in memory of the stored object.
-func (e *Etcd) now() (allocator.Interface, error) {
-	ctx, cancel := operation()
-	defer cancel()
-	now, err := e.backend.now(ctx)
-	if err != nil {
-		return nil, e.interpret(err)
-	}
-	return now, nil
-}
-
-// ForEach calls fn with each offset in use, ascending, after a request. If that fails, it calls fn with none.
-func (e *Etcd) ForEach(fn func(int)) {
-	now, err := e.now()
-	if err != nil {
-		utilruntime.HandleError(fmt.Errorf("list the offsets in use in %s: %w", e.key, err))
-		return
-	}
-	now.ForEach(fn)
-}
-
-// Has returns whether an offset is in use, after a request. If that fails, it returns true.
-func (e *Etcd) Has(offset int) bool {
-	now, err := e.now()
-	if err != nil {
-		utilruntime.HandleError(fmt.Errorf("look up offset %d in %s: %w", offset, e.key, err))
-		return true
-	}
-	return now.Has(offset)
-}
-
 // Free returns the number of free offsets in the newest known state. It sends no request, as metrics need it after
 // every operation.
 func (e *Etcd) Free() int { return e.size - e.backend.used() }
-
-// DryRun returns a copy in memory, after a request.
-func (e *Etcd) DryRun() (allocator.Interface, error) { return e.now() }
 
 // RepairRange returns the range for repair passes: they share writes with allocations if the range is in an etcd, and
 // else call Get and CreateOrUpdate.

@@ -4,22 +4,34 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	api "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/storage"
 	storeerr "k8s.io/apiserver/pkg/storage/errors"
 
+	"github.com/rangekeeper/rangekeeper/compat/allocator"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
+
+// operationTimeout limits an allocation or release, which has no context. It is half the default timeout of a request.
+const operationTimeout = 30 * time.Second
+
+func operation() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), operationTimeout)
+}
 
 // stored is a RangeAllocation in the storage of an API server.
 type stored struct {
 	resource schema.GroupResource
 	key      string
 	storage  storage.Interface
+	// read returns what is stored, in memory.
+	read func(context.Context) (allocator.Interface, error)
 }
 
 // Get returns the stored object. If there is none, the returned object has no ResourceVersion.
@@ -47,6 +59,37 @@ func (e *stored) CreateOrUpdate(snapshot *api.RangeAllocation) error {
 	}
 	snapshot.ResourceVersion = written.ResourceVersion
 	return nil
+}
+
+// DryRun returns a copy in memory, after a request.
+func (e *stored) DryRun() (allocator.Interface, error) {
+	ctx, cancel := operation()
+	defer cancel()
+	now, err := e.read(ctx)
+	if err != nil {
+		return nil, e.interpret(err)
+	}
+	return now, nil
+}
+
+// ForEach calls fn with each offset in use, ascending, after a request. If that fails, it calls fn with none.
+func (e *stored) ForEach(fn func(int)) {
+	now, err := e.DryRun()
+	if err != nil {
+		utilruntime.HandleError(fmt.Errorf("list the offsets in use in %s: %w", e.key, err))
+		return
+	}
+	now.ForEach(fn)
+}
+
+// Has returns whether an offset is in use, after a request. If that fails, it returns true.
+func (e *stored) Has(offset int) bool {
+	now, err := e.DryRun()
+	if err != nil {
+		utilruntime.HandleError(fmt.Errorf("look up offset %d in %s: %w", offset, e.key, err))
+		return true
+	}
+	return now.Has(offset)
 }
 
 // interpret returns the error of an operation as the API server's clients know it.

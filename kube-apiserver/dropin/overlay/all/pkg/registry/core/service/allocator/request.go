@@ -5,6 +5,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/repaircontroller"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -45,9 +46,27 @@ type PerRequest interface {
 	ForRequest() (Interface, Request)
 }
 
-// Then returns a Request that calls done after values were released.
-func Then(request Request, done func()) Request { return then{request, done} }
+// ForRequest returns an allocator of the same offsets for one request, and the request, which calls done after values
+// were released. In memory there is no request: it is nil, and the allocator is the given one.
+func ForRequest(alloc Interface, done func()) (Interface, Request) {
+	source, ok := alloc.(PerRequest)
+	if !ok {
+		return alloc, nil
+	}
+	own, request := source.ForRequest()
+	return own, then{request, done}
+}
 
+// SetServices sets the list of Services for repair passes, before the first one. In memory there are none.
+func SetServices(alloc Interface, list repaircontroller.ListServices) {
+	if repaired, ok := alloc.(interface {
+		SetServices(repaircontroller.ListServices)
+	}); ok {
+		repaired.SetServices(list)
+	}
+}
+
+// then is a Request that calls done after values were released.
 type then struct {
 	Request
 	done func()

@@ -9,21 +9,13 @@ import (
 // ForRequest returns an allocator of the same ports for one request, and the request. In memory there is none: it is
 // nil.
 func (r *PortAllocator) ForRequest() (Interface, allocator.Request) {
-	source, ok := r.alloc.(allocator.PerRequest)
-	if !ok {
-		return r, nil
-	}
 	own := *r
-	alloc, request := source.ForRequest()
-	own.alloc = alloc
-	return &own, allocator.Then(request, r.gauge)
+	var request allocator.Request
+	own.alloc, request = allocator.ForRequest(r.alloc, r.gauge)
+	return &own, request
 }
 
 // SetServices sets the list of Services for repair passes, before the first one. In memory there are none.
 func (r *PortAllocator) SetServices(list repaircontroller.ListServices) {
-	if repaired, ok := r.alloc.(interface {
-		SetServices(repaircontroller.ListServices)
-	}); ok {
-		repaired.SetServices(list)
-	}
+	allocator.SetServices(r.alloc, list)
 }

@@ -48,7 +48,7 @@ func openCommitted(values rangekeeper.Range, key string, config *storagebackend.
 }
 
 func (c *committed) allocate(ctx context.Context, offset int) (allocation, error) {
-	value, ok := c.values.Range().ValueAt(uint32(offset))
+	value, ok := allocator.ValueAt(c.values.Range(), offset)
 	if !ok {
 		return allocation{}, fmt.Errorf("%s has no offset %d", c.values.Range(), offset)
 	}
@@ -70,7 +70,7 @@ func (c *committed) allocation(a etcdstore.Allocation, err error) (allocation, e
 func (c *committed) release(ctx context.Context, all []owned) error {
 	values := make([]etcdstore.Owned, 0, len(all))
 	for _, one := range all {
-		if value, ok := c.values.Range().ValueAt(uint32(one.offset)); ok {
+		if value, ok := allocator.ValueAt(c.values.Range(), one.offset); ok {
 			values = append(values, etcdstore.Owned{Value: value, Owner: one.owner})
 		}
 	}
@@ -81,7 +81,7 @@ func (c *committed) release(ctx context.Context, all []owned) error {
 func (c *committed) written(offsets []int) {
 	values := make([]rangekeeper.Value, 0, len(offsets))
 	for _, offset := range offsets {
-		if value, ok := c.values.Range().ValueAt(uint32(offset)); ok {
+		if value, ok := allocator.ValueAt(c.values.Range(), offset); ok {
 			values = append(values, value)
 		}
 	}

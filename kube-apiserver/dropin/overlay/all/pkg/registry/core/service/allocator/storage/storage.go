@@ -4,12 +4,9 @@ package storage
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	_ "k8s.io/kubernetes/pkg/apis/core/install" // to encode RangeAllocations
@@ -21,9 +18,6 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/repairloop"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
-
-// operationTimeout limits an allocation or release, which has no context. It is half the default timeout of a request.
-const operationTimeout = 30 * time.Second
 
 // Etcd allocates the offsets of a stored RangeAllocation. The operations of many requests share one compare-and-swap.
 type Etcd struct {
@@ -50,7 +44,10 @@ func NewEtcd(alloc allocator.Snapshottable, baseKey string, config *storagebacke
 	if err != nil {
 		return nil, err
 	}
-	e := &Etcd{stored: stored{config.GroupResource, baseKey, objects}, size: alloc.Free(), given: alloc}
+	e := &Etcd{
+		stored: stored{resource: config.GroupResource, key: baseKey, storage: objects}, size: alloc.Free(), given: alloc,
+	}
+	e.read = e.now
 	if e.backend, err = newBackend(e, config); err != nil {
 		destroy()
 		return nil, err
@@ -126,47 +123,18 @@ func (e *Etcd) release(all []owned) error {
 	return e.interpret(e.backend.release(ctx, all))
 }
 
-func operation() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), operationTimeout)
-}
-
-// now returns a copy in memory of the stored object.
-func (e *Etcd) now() (allocator.Interface, error) {
-	ctx, cancel := operation()
-	defer cancel()
+// now returns what is stored, in memory.
+func (e *Etcd) now(ctx context.Context) (allocator.Interface, error) {
 	bitmap, _, err := e.backend.read(ctx)
 	if err != nil {
-		return nil, e.interpret(err)
+		return nil, err
 	}
 	return e.backend.memory(bitmap)
-}
-
-// ForEach calls fn with each offset in use, ascending. If etcd does not answer, it calls fn with none.
-func (e *Etcd) ForEach(fn func(int)) {
-	now, err := e.now()
-	if err != nil {
-		utilruntime.HandleError(fmt.Errorf("list the offsets in use in %s: %w", e.key, err))
-		return
-	}
-	now.ForEach(fn)
-}
-
-// Has returns whether an offset is in use. If etcd does not answer, it returns true.
-func (e *Etcd) Has(offset int) bool {
-	now, err := e.now()
-	if err != nil {
-		utilruntime.HandleError(fmt.Errorf("look up offset %d in %s: %w", offset, e.key, err))
-		return true
-	}
-	return now.Has(offset)
 }
 
 // Free returns the number of free offsets in the newest known state. It sends no request, as metrics need it after
 // every operation.
 func (e *Etcd) Free() int { return e.size - e.backend.used() }
-
-// DryRun returns a copy in memory for a dry run.
-func (e *Etcd) DryRun() (allocator.Interface, error) { return e.now() }
 
 // SetServices sets the list of Services for repair passes, before the first one.
 func (e *Etcd) SetServices(list repaircontroller.ListServices) { e.services = list }
