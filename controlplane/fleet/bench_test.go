@@ -62,12 +62,7 @@ func BenchmarkPasses(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	ctx, stop := context.WithCancel(b.Context())
-	run := make(chan struct{})
-	go func() {
-		defer close(run)
-		f.Run(ctx)
-	}()
+	stop := run(f)
 	round := func() {
 		f.mu.Lock()
 		for _, one := range f.due {
@@ -86,7 +81,6 @@ func BenchmarkPasses(b *testing.B) {
 	b.ReportMetric((cpuTime()-cpu).Seconds()/rounds, "CPU-s/round")
 	b.ReportMetric(time.Since(began).Seconds()/rounds, "s/round")
 	stop()
-	<-run
 	b.ReportMetric(float64(used()-before)/(2*benchTenants), "B/range")
 	wrong.Range(func(_, pass any) bool { b.Errorf("%+v", pass); return false })
 	if err := f.Close(context.Background()); err != nil {

@@ -233,7 +233,7 @@ func (f *Fleet) next() (*tenant, time.Duration) {
 
 // pass makes a pass of a tenant, and has the next one an interval later.
 func (f *Fleet) pass(ctx context.Context, t *tenant) {
-	defer f.schedule(t)
+	defer f.reschedule(t)
 	places := f.places
 	if t.slow {
 		places = f.slow
@@ -257,9 +257,9 @@ func (f *Fleet) pass(ctx context.Context, t *tenant) {
 	}
 }
 
-// schedule puts a tenant back whose pass has ended. The next one is not much less than an interval after the beginning
-// of this one, which may have waited for its place: else the core would not count what it finds leaked.
-func (f *Fleet) schedule(t *tenant) {
+// reschedule puts a tenant back whose pass has ended. The next one is not much less than an interval after the
+// beginning of this one, which may have waited for its place: else the core would not count what it finds leaked.
+func (f *Fleet) reschedule(t *tenant) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.tenants[t.Name] != t {

@@ -109,19 +109,27 @@ func (c *cluster) stored(t *testing.T, tenant, name string, r rangekeeper.Range)
 	return values
 }
 
-// start runs a fleet until the test ends.
-func start(t testing.TB, config Config) *Fleet {
-	t.Helper()
-	f := must(New(config))
-	ctx, stop := context.WithCancel(context.Background())
+// run runs a fleet until stop.
+func run(f *Fleet) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		f.Run(ctx)
 	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+// start runs a fleet until the test ends.
+func start(t testing.TB, config Config) *Fleet {
+	t.Helper()
+	f := must(New(config))
+	stop := run(f)
 	t.Cleanup(func() {
 		stop()
-		<-ended
 		closing, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := f.Close(closing); err != nil {
@@ -303,14 +311,14 @@ func TestLatePasses(t *testing.T) {
 	for _, late := range []time.Duration{0, 3 * time.Second, 40 * time.Second, 3 * interval} {
 		one := &tenant{Tenant: Tenant{Name: "t"}, due: now, began: now.Add(late)}
 		f.tenants["t"], f.due = one, nil
-		f.schedule(one)
+		f.reschedule(one)
 		if next, want := one.due.Sub(now), max(interval, late+interval*95/100); next != want || f.due[0] != one {
 			t.Errorf("%s late: the next pass is after %s, want %s", late, next, want)
 		}
 	}
 	delete(f.tenants, "t")
 	f.due = nil
-	if f.schedule(&tenant{Tenant: Tenant{Name: "t"}}); len(f.due) > 0 {
+	if f.reschedule(&tenant{Tenant: Tenant{Name: "t"}}); len(f.due) > 0 {
 		t.Error("a tenant that was removed is scheduled")
 	}
 }
@@ -331,19 +339,7 @@ func TestRunAgain(t *testing.T) {
 		}
 		return list(ctx, at)
 	}
-	run := func() (stop func()) {
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			f.Run(ctx)
-		}()
-		return func() {
-			cancel()
-			<-ended
-		}
-	}
-	stop := run()
+	stop := run(f)
 	if err := f.Add(first); err != nil {
 		t.Fatal(err)
 	}
@@ -357,7 +353,7 @@ func TestRunAgain(t *testing.T) {
 		f.mu.Unlock()
 	}
 	stop()
-	defer run()()
+	defer run(f)()
 	p.await(t, 2, "first", "second")
 	if err := f.Close(t.Context()); err != nil {
 		t.Error(err)
@@ -551,15 +547,9 @@ func TestIdle(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			f.Run(ctx)
-		}()
+		stop := run(f)
 		p.await(t, 1, names...)
 		stop()
-		<-ended
 		if n := f.opened(); n > 0 {
 			t.Errorf("%d ranges are open", n)
 		}

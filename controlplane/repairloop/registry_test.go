@@ -69,6 +69,14 @@ func (r *versioned) has(port uint16) bool {
 	return used.Has(rangekeeper.PortValue(port))
 }
 
+// over configures a loop over a range of ports that cleans a leak in the third pass, and counts what it finds.
+func over(clients *fake.Clientset, ports Range) (Config, *counters) {
+	return count(Config{
+		Controller: repaircontroller.NodePorts, Ranges: []Range{ports},
+		Services: clients.CoreV1(), Events: clients.EventsV1(), Passes: 3,
+	})
+}
+
 // TestRegistryIsWrittenDuringThePass frees a leaked port and allocates it again, with others, between the read and the
 // write of the pass that cleans it. The pass must clear none of them.
 func TestRegistryIsWrittenDuringThePass(t *testing.T) {
@@ -82,10 +90,7 @@ func TestRegistryIsWrittenDuringThePass(t *testing.T) {
 		}
 		return false, nil, nil
 	})
-	config, counted := count(Config{
-		Controller: repaircontroller.NodePorts, Ranges: []Range{{passes: OverRegistry(stored, "100-200", betweenPasses)}},
-		Services: clients.CoreV1(), Events: clients.EventsV1(), Passes: 3,
-	})
+	config, counted := over(clients, Range{passes: OverRegistry(stored, "100-200", betweenPasses)})
 	loop := New(config)
 	for passes = 1; passes <= 2; passes++ {
 		if err := loop.Once(t.Context()); err != nil {
@@ -122,10 +127,7 @@ func TestRegistryIsWrittenDuringThePass(t *testing.T) {
 func TestRegistryIsWrittenBetweenPasses(t *testing.T) {
 	stored := &versioned{t: t}
 	stored.set(111)
-	config, _ := count(Config{
-		Controller: repaircontroller.NodePorts, Ranges: []Range{{passes: OverRegistry(stored, "100-200", betweenPasses)}},
-		Services: fake.NewClientset().CoreV1(), Events: fake.NewClientset().EventsV1(), Passes: 3,
-	})
+	config, _ := over(fake.NewClientset(), Range{passes: OverRegistry(stored, "100-200", betweenPasses)})
 	loop := New(config)
 	for pass := 1; pass <= 9; pass++ {
 		if pass <= 5 {
@@ -145,10 +147,8 @@ func TestRegistryLeaks(t *testing.T) {
 	stored := &versioned{t: t}
 	stored.set(111)
 	clients := fake.NewClientset()
-	config, counted := count(Config{
-		Controller: repaircontroller.NodePorts, Ranges: []Range{RangeOf(stored, "100-200")},
-		Services: clients.CoreV1(), Events: clients.EventsV1(), Interval: 200 * time.Millisecond, Passes: 3,
-	})
+	config, counted := over(clients, RangeOf(stored, "100-200"))
+	config.Interval = 200 * time.Millisecond
 	stop, ended := make(chan struct{}), make(chan struct{})
 	begun := time.Now()
 	loop := New(config)
@@ -172,10 +172,7 @@ func TestConflictsAreNoPasses(t *testing.T) {
 	stored := &versioned{t: t}
 	stored.set(111)
 	clients := fake.NewClientset()
-	config, _ := count(Config{
-		Controller: repaircontroller.NodePorts, Ranges: []Range{RangeOf(stored, "100-200")},
-		Services: clients.CoreV1(), Events: clients.EventsV1(), Passes: 3,
-	})
+	config, _ := over(clients, RangeOf(stored, "100-200"))
 	loop := New(config)
 	for range 5 {
 		if err := loop.Once(context.Background()); err != nil {
@@ -189,10 +186,7 @@ func TestConflictsAreNoPasses(t *testing.T) {
 
 // TestNoRange makes a pass over a registry of a range that is neither of addresses nor of ports.
 func TestNoRange(t *testing.T) {
-	config, _ := count(Config{
-		Controller: repaircontroller.NodePorts, Ranges: []Range{RangeOf(&versioned{t: t}, "all of them")},
-		Services: fake.NewClientset().CoreV1(), Events: fake.NewClientset().EventsV1(), Passes: 3,
-	})
+	config, _ := over(fake.NewClientset(), RangeOf(&versioned{t: t}, "all of them"))
 	if err := New(config).Once(t.Context()); err == nil {
 		t.Error("the pass succeeded")
 	}

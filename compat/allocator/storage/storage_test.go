@@ -40,6 +40,18 @@ func open(t *testing.T, rangeSpec string, config *storagebackend.ConfigForResour
 	return e
 }
 
+// openStorage returns an Etcd of the range of given, in a storage that the caller has opened.
+func openStorage(t *testing.T, given allocator.Snapshottable) *Etcd {
+	t.Helper()
+	config := start(t)
+	objects, destroy, err := generic.NewRawStorage(config, nil, nil, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(destroy)
+	return NewWithStorage(given, key, objects, config.GroupResource)
+}
+
 // initialise stores an empty range.
 func initialise(t *testing.T, e *Etcd, rangeSpec string) {
 	t.Helper()
@@ -138,14 +150,8 @@ func TestAllocateConcurrently(t *testing.T) {
 // TestNewWithStorage allocates through a storage that the caller has opened.
 func TestNewWithStorage(t *testing.T) {
 	const rangeSpec = "4096-4195"
-	config := start(t)
-	objects, destroy, err := generic.NewRawStorage(config, nil, nil, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer destroy()
 	given := allocator.NewAllocationMap(100, rangeSpec)
-	e := NewWithStorage(given, key, objects, config.GroupResource)
+	e := openStorage(t, given)
 	initialise(t, e, rangeSpec)
 	if ok, err := e.Allocate(3); !ok || err != nil || !given.Has(3) || e.Free() != 99 {
 		t.Errorf("%v, %v; %d free", ok, err, e.Free())
@@ -187,14 +193,8 @@ func (p *paused) Snapshot() (string, []byte) {
 // changed by one of them at a time, so that what is stored has the offset.
 func TestAllocateDuringRelease(t *testing.T) {
 	const rangeSpec = "4096-4195"
-	config := start(t)
-	objects, destroy, err := generic.NewRawStorage(config, nil, nil, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer destroy()
 	given := &paused{AllocationBitmap: allocator.NewAllocationMap(100, rangeSpec), snapshot: make(chan struct{}), freed: make(chan struct{})}
-	e := NewWithStorage(given, key, objects, config.GroupResource)
+	e := openStorage(t, given)
 	initialise(t, e, rangeSpec)
 	if ok, err := e.Allocate(7); !ok || err != nil {
 		t.Fatal(ok, err)
