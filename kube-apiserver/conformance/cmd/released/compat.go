@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -160,17 +159,9 @@ func copyCompat(released string) error {
 
 // copyFiles copies the files of a folder whose names fit.
 func copyFiles(from, to string, fits func(name string) bool) error {
-	return filepath.WalkDir(from, func(file string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !fits(file) {
-			return err
-		}
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		name, err := filepath.Rel(from, file)
-		if err != nil {
-			return err
+	return filesOf(from, func(name string, content []byte) error {
+		if !fits(name) {
+			return nil
 		}
 		return writeNew(filepath.Join(to, name), content)
 	})

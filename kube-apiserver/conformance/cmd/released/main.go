@@ -166,18 +166,7 @@ func eachFile(release string, fn func(folder, name string, content []byte) error
 	seen := map[string]bool{}
 	for _, folder := range slices.Backward(strings.Fields(string(folders))) {
 		folder = filepath.Join("..", "..", folder)
-		err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() {
-				return err
-			}
-			content, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			name, err := filepath.Rel(folder, path)
-			if err != nil {
-				return err
-			}
+		err := filesOf(folder, func(name string, content []byte) error {
 			if seen[name] { // a later folder replaces the file
 				return nil
 			}
@@ -189,6 +178,24 @@ func eachFile(release string, fn func(folder, name string, content []byte) error
 		}
 	}
 	return nil
+}
+
+// filesOf calls fn with each file of a folder, by its name there.
+func filesOf(folder string, fn func(name string, content []byte) error) error {
+	return filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(folder, path)
+		if err != nil {
+			return err
+		}
+		return fn(name, content)
+	})
 }
 
 var testFunction = regexp.MustCompile(`(?m)^func (Test\w*)\(\w+ \*testing\.T\)`)
