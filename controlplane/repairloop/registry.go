@@ -121,8 +121,8 @@ func (d *registered) replaceIfPoisoned(err *error) {
 	}
 }
 
-// run carries out steps until the one operation that was submitted has ended. It needs no watch: each content of the
-// registry that it reads is the next version of the key. Nor does it wait for other writers: a conflict ends the pass.
+// run carries out steps until the one operation that was submitted has ended. It needs no watch: it reads the
+// registry before each write. Nor does it wait for other writers: a conflict ends the pass.
 func (d *registered) run() (rangekeeper.Outcome, error) {
 	d.failure = nil
 	for {

@@ -16,7 +16,7 @@ use rangekeeper::commit::{LeakTracker, PassError, Repaired, ServiceList};
 use crate::kv::{self, Kv, Stored, Trouble, Txn, Write};
 use crate::store::{self, Store};
 
-/// Why a pass ended before its end. The next one begins anew.
+/// Why a pass failed. The next one starts from the beginning.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A range was not read, or not repaired.

@@ -59,7 +59,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Whoever has the value at a revision, of a [`View`] for example: no Service does.
+    /// For a value that no Service has at a revision, of a [`View`] for example.
     pub fn at(revision: u64) -> Self {
         Self { as_of: revision, oldest: revision, store: 0 }
     }
