@@ -79,7 +79,7 @@ up: build library ## Builds the kube-apiserver with Rangekeeper inside and runs 
 
 check: format libraries doc test-rust ## Checks a commit: format, clippy, links of the documentation, and the tests in Rust and of the binding.
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	cd go-bindings && $(GO) vet -unreachable=false ./... && $(GO) test -count=1 -short ./... && $(GO) test -count=1 -tags rangekeeper_native .
+	cd go-bindings && $(GO) vet -unreachable=false ./... && $(GO) test -count=1 -short ./... && $(GO) test -count=1 -tags rangekeeper_native . ./internal/rk
 
 # Seconds, so it comes before what takes minutes.
 format:

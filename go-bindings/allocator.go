@@ -79,7 +79,7 @@ func (a *Allocator) Range() Range {
 
 // Close drops the state. It may be called again and beside other calls.
 func (a *Allocator) Close() error {
-	rk.AllocatorClose(a.pointer())
+	rk.AllocatorFree(a.pointer())
 	runtime.KeepAlive(a)
 	return nil
 }

@@ -83,7 +83,7 @@ func (a *Audit) pointer() *rk.Audit {
 
 // Close drops an audit that is not to be finished. It may be called again and beside other calls.
 func (a *Audit) Close() error {
-	rk.AuditClose(a.pointer())
+	rk.AuditFree(a.pointer())
 	runtime.KeepAlive(a)
 	return nil
 }

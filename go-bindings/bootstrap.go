@@ -63,7 +63,7 @@ func (b *Bootstrap) pointer() *rk.Bootstrap {
 
 // Close drops the state. It may be called again and beside other calls.
 func (b *Bootstrap) Close() error {
-	rk.BootstrapClose(b.pointer())
+	rk.BootstrapFree(b.pointer())
 	runtime.KeepAlive(b)
 	return nil
 }

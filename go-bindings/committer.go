@@ -94,7 +94,7 @@ func (c *Committer) pointer() *rk.Committer {
 
 // Close drops the state; operations under way never end. It may be called again and beside other calls.
 func (c *Committer) Close() error {
-	rk.CommitterClose(c.pointer())
+	rk.CommitterFree(c.pointer())
 	runtime.KeepAlive(c)
 	return nil
 }

@@ -133,7 +133,7 @@ func resultError(code rk.Result) error {
 		return ErrAlreadyAllocated
 	case rk.ResultNotInRange:
 		return ErrNotInRange
-	case rk.ResultClosed, rk.ResultNullPointer:
+	case rk.ResultClosed, rk.ResultEnded, rk.ResultNullPointer:
 		return ErrClosed
 	case rk.ResultPanic, rk.ResultPoisoned:
 		if fault := rk.FirstFault(); fault != "" {

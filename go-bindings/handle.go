@@ -9,10 +9,9 @@ import (
 
 // A handle is a Go struct with an object of the library in it.
 //
-//   - Close drops the object's state at once. What remains, and all of an object that was forgotten, is freed by a
-//     cleanup once nothing in Go refers to the object, or, in pure Go, is collected with it. So a call that runs beside
-//     Close finds a closed object, never freed memory.
-//   - Each call is followed by runtime.KeepAlive, or else the cleanup might run during the call.
+//   - Close frees the object; a call that runs beside it comes before or finds a closed object. One that was forgotten
+//     is freed by a cleanup once nothing in Go refers to it, or, in pure Go, is collected with it.
+//   - Each call is followed by runtime.KeepAlive, or else the cleanup might run before the call.
 //   - A nil pointer (of a zero value or a nil receiver) is passed as NULL, and the library's answer becomes ErrClosed.
 
 // BackEnd names the back end with which the program is built: "pure Go" or "native".

@@ -60,7 +60,7 @@ func (x *Index) pointer() *rk.Index {
 
 // Close drops the state. It may be called again and beside other calls.
 func (x *Index) Close() error {
-	rk.IndexClose(x.pointer())
+	rk.IndexFree(x.pointer())
 	runtime.KeepAlive(x)
 	return nil
 }

@@ -40,7 +40,7 @@ func (c *LeakCounters) pointer() *rk.LeakCounters {
 
 // Close drops the counters. It may be called again and beside other calls.
 func (c *LeakCounters) Close() error {
-	rk.LeakCountersClose(c.pointer())
+	rk.LeakCountersFree(c.pointer())
 	runtime.KeepAlive(c)
 	return nil
 }
@@ -69,11 +69,4 @@ func (c *LeakCounters) Count(value Value) int {
 	rk.LeakCountersCount(c.pointer(), value.toC(), &count)
 	runtime.KeepAlive(c)
 	return int(count)
-}
-
-// Reset sets all counters to 0, as after a restore from a backup.
-func (c *LeakCounters) Reset() error {
-	code := rk.LeakCountersReset(c.pointer())
-	runtime.KeepAlive(c)
-	return resultError(code)
 }

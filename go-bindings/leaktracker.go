@@ -47,9 +47,9 @@ func (p *LeakTracker) pointer() *rk.LeakTracker {
 	return p.inner.pointer()
 }
 
-// Close drops the counters. It may be called again and beside other calls.
+// Close drops the counters; audits and passes that were started go on. It may be called again and beside other calls.
 func (p *LeakTracker) Close() error {
-	rk.LeakTrackerClose(p.pointer())
+	rk.LeakTrackerFree(p.pointer())
 	runtime.KeepAlive(p)
 	return nil
 }

@@ -185,7 +185,7 @@ func (l *Ledger) pointer() *rk.Ledger {
 
 // Close drops the state. It may be called again and beside other calls.
 func (l *Ledger) Close() error {
-	rk.LedgerClose(l.pointer())
+	rk.LedgerFree(l.pointer())
 	runtime.KeepAlive(l)
 	return nil
 }

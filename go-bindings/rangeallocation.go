@@ -39,7 +39,7 @@ func (o *RangeAllocation) pointer() *rk.RangeAllocation {
 
 // Close drops the object. It may be called again and beside other calls.
 func (o *RangeAllocation) Close() error {
-	rk.RangeAllocationClose(o.pointer())
+	rk.RangeAllocationFree(o.pointer())
 	runtime.KeepAlive(o)
 	return nil
 }

@@ -45,7 +45,7 @@ func (p *RepairPass) pointer() *rk.RepairPass {
 
 // Close drops the pass. It may be called again and beside other calls.
 func (p *RepairPass) Close() error {
-	rk.RepairPassClose(p.pointer())
+	rk.RepairPassFree(p.pointer())
 	runtime.KeepAlive(p)
 	return nil
 }

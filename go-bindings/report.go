@@ -90,7 +90,7 @@ func (r *Report) pointer() *rk.Report {
 
 // Close drops the report. It may be called again and beside other calls.
 func (r *Report) Close() error {
-	rk.ReportClose(r.pointer())
+	rk.ReportFree(r.pointer())
 	runtime.KeepAlive(r)
 	return nil
 }

@@ -45,7 +45,7 @@ func (l *SharedLedger) pointer() *rk.SharedLedger {
 
 // Close drops the state: changes that have not ended never will. It may be called again and beside other calls.
 func (l *SharedLedger) Close() error {
-	rk.SharedLedgerClose(l.pointer())
+	rk.SharedLedgerFree(l.pointer())
 	runtime.KeepAlive(l)
 	return nil
 }

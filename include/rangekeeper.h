@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Has the compiler warn of a result that is ignored: of each function that can fail, but not of rk_X_close. */
+/* Has the compiler warn of a result that is ignored: of each function that can fail. */
 #if (defined(__cplusplus) && __cplusplus >= 201703L) || (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 202311L)
 #define RK_MUST_CHECK [[nodiscard]]
 #elif defined(__GNUC__)
@@ -72,9 +72,9 @@
  * the place after the last item.
  *
  * Handles. A function that writes an rk_X * makes the caller its owner, and the new handle needs no other. rk_X_free
- * destroys a handle: once, as the last call with it; NULL is allowed. rk_X_close drops its state at once, beside other
- * calls and more than once; every later call returns RK_RESULT_CLOSED, and the handle must still be freed. A function
- * that takes a const rk_X * does not change its state.
+ * destroys a handle: once, as the last call with it; NULL is allowed. rk_audit_finish and rk_repair_pass_finish end an
+ * audit: every later call with it returns RK_RESULT_ENDED, and it must still be freed. A function that takes a const
+ * rk_X * does not change its state.
  *
  * Threads. Every function may be called from any thread, and all except rk_X_free beside others on the same handle: it
  * has a lock inside, unless it is immutable.
@@ -172,10 +172,10 @@ enum {
   RK_RESULT_INVALID_UTF8 = 4,
   /** A fault in Rangekeeper was caught, and the handle is poisoned. */
   RK_RESULT_PANIC = 5,
-  /** An earlier call with this handle returned RK_RESULT_PANIC. The handle can only be closed and freed. */
+  /** An earlier call with this handle returned RK_RESULT_PANIC. The handle can only be freed. */
   RK_RESULT_POISONED = 6,
-  /** The handle was closed, or the pass or audit has ended. */
-  RK_RESULT_CLOSED = 7,
+  /** The pass or audit has ended. */
+  RK_RESULT_ENDED = 7,
   /** Every value of the range is in use. */
   RK_RESULT_FULL = 16,
   /** The value is in use. */
@@ -492,14 +492,6 @@ rk_result rk_service_cidr_describe(const rk_service_cidr *cidr, rk_service_cidr_
 RK_MUST_CHECK
 rk_result rk_service_cidr_offset_of(const rk_service_cidr *cidr, const rk_value *value, uint64_t *offset);
 
-/**
- * Writes the address at an offset.
- *
- * RK_RESULT_NOT_IN_RANGE if the offset is not below the size.
- */
-RK_MUST_CHECK
-rk_result rk_service_cidr_value_at(const rk_service_cidr *cidr, uint64_t offset, rk_value *value);
-
 /* ------------------------------------------------------------------------------------------------------- Allocators */
 
 /** How an allocator picks free values. */
@@ -664,10 +656,6 @@ rk_result rk_leak_counters_advance(rk_leak_counters *counters, const rk_value *l
  */
 RK_MUST_CHECK
 rk_result rk_leak_counters_count(const rk_leak_counters *counters, const rk_value *value, uint8_t *count);
-
-/** Sets every counter to 0, for use after a restore from a backup. */
-RK_MUST_CHECK
-rk_result rk_leak_counters_reset(rk_leak_counters *counters);
 
 /* --------------------------------------------------------------------- Batches of Services and of IPAddress objects */
 
@@ -2734,79 +2722,43 @@ RK_MUST_CHECK
 rk_result rk_bootstrap_plan(const char *question, size_t question_len, char *buffer, size_t capacity, size_t *len,
                             rk_error *error);
 
-/* ---------------------------------------------------------------------------------------------------------- Closing */
+/* ----------------------------------------------------------------------------------------------- Destroying handles */
 
 /** Destroys an allocator. */
 void rk_allocator_free(rk_allocator *allocator);
 
-/** Drops an allocator's state. */
-rk_result rk_allocator_close(rk_allocator *allocator);
-
 /** Destroys an object. */
 void rk_range_allocation_free(rk_range_allocation *object);
-
-/** Drops an object's state. */
-rk_result rk_range_allocation_close(rk_range_allocation *object);
 
 /** Destroys counters. */
 void rk_leak_counters_free(rk_leak_counters *counters);
 
-/** Drops the counters' state. */
-rk_result rk_leak_counters_close(rk_leak_counters *counters);
-
 /** Destroys an audit. */
 void rk_audit_free(rk_audit *audit);
-
-/** Drops an audit's state. */
-rk_result rk_audit_close(rk_audit *audit);
 
 /** Destroys a report. */
 void rk_report_free(rk_report *report);
 
-/** Drops a report's state. */
-rk_result rk_report_close(rk_report *report);
-
 /** Destroys a committer. */
 void rk_committer_free(rk_committer *committer);
-
-/** Drops a committer's state: operations that have not ended never will. */
-rk_result rk_committer_close(rk_committer *committer);
 
 /** Destroys a tracker. */
 void rk_leak_tracker_free(rk_leak_tracker *tracker);
 
-/** Drops a tracker's state. */
-rk_result rk_leak_tracker_close(rk_leak_tracker *tracker);
-
 /** Destroys a pass. */
 void rk_repair_pass_free(rk_repair_pass *pass);
-
-/** Drops a pass's state. */
-rk_result rk_repair_pass_close(rk_repair_pass *pass);
 
 /** Destroys an index. */
 void rk_index_free(rk_index *index);
 
-/** Drops an index's state. */
-rk_result rk_index_close(rk_index *index);
-
 /** Destroys a ledger. */
 void rk_ledger_free(rk_ledger *ledger);
-
-/** Drops a ledger's state. */
-rk_result rk_ledger_close(rk_ledger *ledger);
 
 /** Destroys a shared ledger. */
 void rk_shared_ledger_free(rk_shared_ledger *shared);
 
-/** Drops the state: changes that have not ended never will. */
-rk_result rk_shared_ledger_close(rk_shared_ledger *shared);
-
 /** Destroys a controller. */
 void rk_bootstrap_free(rk_bootstrap *bootstrap);
-
-/** Drops a controller's state. */
-rk_result rk_bootstrap_close(rk_bootstrap *bootstrap);
 
 /* ---------------------------------------------------------------------------------------------------------- Helpers */
 

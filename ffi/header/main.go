@@ -52,7 +52,7 @@ var (
 	typedef  = regexp.MustCompile(`(?s)^typedef .*?(rk_\w+);$`)
 	numbered = regexp.MustCompile(`(?s)^enum (rk_\w+)\n.*?\n \{\n(.*?)\n\};`)
 	function = regexp.MustCompile(`(?s)^[^(]*?(rk_\w+)\(.*\);$`)
-	closing  = regexp.MustCompile(`^rk_\w+_(free|close)$`)
+	freeing  = regexp.MustCompile(`^rk_\w+_free$`)
 	comments = regexp.MustCompile(`(?s)/\*.*?\*/`)
 	// A word that may be the name of a type.
 	mentioned = regexp.MustCompile(`\brk_\w+`)
@@ -117,7 +117,7 @@ func arrange(generated, sources, inline string) (string, error) {
 		switch {
 		case handle.MatchString(it.text):
 			to = &handles
-		case closing.MatchString(name):
+		case freeing.MatchString(name):
 			to = &last
 		default:
 			for _, used := range mentioned.FindAllString(comments.ReplaceAllString(it.text, ""), -1) {
@@ -150,7 +150,7 @@ func arrange(generated, sources, inline string) (string, error) {
 	rule(&out, "Handles")
 	out.WriteString(handles.String())
 	out.WriteString(body.String())
-	rule(&out, "Closing")
+	rule(&out, "Destroying handles")
 	out.WriteString(last.String())
 	rule(&out, "Helpers")
 	out.WriteString(strings.TrimSpace(string(helpers)))

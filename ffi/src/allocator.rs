@@ -129,17 +129,6 @@ pub unsafe extern "C" fn rk_allocator_free(allocator: *mut rk_allocator) {
     guard_or((), || drop(unsafe { reclaim(allocator) }))
 }
 
-/// Drops an allocator's state.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_allocator_close(allocator: *mut rk_allocator) -> rk_result {
-    guard(|scope| {
-        // SAFETY: the caller's promise; see guard.
-        let allocator = unsafe { borrow(scope, allocator)? };
-        allocator.0.close();
-        Ok(())
-    })
-}
-
 /// Creates an independent copy in the same state: a call on the copy ends as it would on the original, and changes
 /// nothing there. Cost: a copy of the bitmap.
 #[must_use]

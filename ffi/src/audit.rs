@@ -181,17 +181,6 @@ pub unsafe extern "C" fn rk_audit_free(audit: *mut rk_audit) {
     guard_or((), || drop(unsafe { reclaim(audit) }))
 }
 
-/// Drops an audit's state.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_audit_close(audit: *mut rk_audit) -> rk_result {
-    guard(|scope| {
-        // SAFETY: the caller's promise; see guard.
-        let audit = unsafe { borrow(scope, audit)? };
-        audit.audit.close();
-        Ok(())
-    })
-}
-
 /// Adds a configured range of addresses or ports that is stored as a bitmap, with the stored text of its range and
 /// the stored bitmap; an empty text means that nothing is stored yet. Ranges and CIDRs count from 0 in the order in
 /// which they are added; the first range of addresses is the primary one. Add all of them before the first Service

@@ -53,17 +53,6 @@ pub unsafe extern "C" fn rk_bootstrap_free(bootstrap: *mut rk_bootstrap) {
     guard_or((), || drop(unsafe { reclaim(bootstrap) }))
 }
 
-/// Drops a controller's state.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_bootstrap_close(bootstrap: *mut rk_bootstrap) -> rk_result {
-    guard(|scope| {
-        // SAFETY: the caller's promise; see guard.
-        let bootstrap = unsafe { borrow(scope, bootstrap)? };
-        bootstrap.0.close();
-        Ok(())
-    })
-}
-
 /// Writes the step to take at the time `now`, in nanoseconds of a monotonic clock, as JSON
 /// (docs/bootstrap-json.md). A step that does not fit is kept for the next call.
 #[must_use]

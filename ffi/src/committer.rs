@@ -189,17 +189,6 @@ pub unsafe extern "C" fn rk_committer_free(committer: *mut rk_committer) {
     guard_or((), || drop(unsafe { reclaim(committer) }))
 }
 
-/// Drops a committer's state: operations that have not ended never will.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_committer_close(committer: *mut rk_committer) -> rk_result {
-    guard(|scope| {
-        // SAFETY: the caller's promise; see guard.
-        let committer = unsafe { borrow(scope, committer)? };
-        committer.0.close();
-        Ok(())
-    })
-}
-
 /// Submits `n` operations and writes the ticket of each. `values` are the requests of all allocations, back to
 /// back, as rk_allocator_allocate_batch takes them.
 ///

@@ -134,8 +134,8 @@ impl Failure {
 impl From<Gone> for Failure {
     fn from(gone: Gone) -> Self {
         let message = match gone {
-            Gone::Closed => "a handle was closed, or its pass or audit has ended",
-            Gone::Poisoned => "an earlier call caught a fault in Rangekeeper: the handle can only be closed and freed",
+            Gone::Ended => "the pass or audit has ended",
+            Gone::Poisoned => "an earlier call caught a fault in Rangekeeper: the handle can only be freed",
         };
         Self::new(gone.into(), message)
     }

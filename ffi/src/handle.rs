@@ -1,4 +1,4 @@
-//! What a handle is: a value behind a lock that is open, closed or poisoned.
+//! What a handle is: a value behind a lock that is open, has ended or is poisoned.
 
 use std::mem;
 
@@ -9,14 +9,14 @@ use crate::result::rk_result;
 /// Why a handle has no value any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gone {
-    Closed,
+    Ended,
     Poisoned,
 }
 
 impl From<Gone> for rk_result {
     fn from(gone: Gone) -> Self {
         match gone {
-            Gone::Closed => Self::Closed,
+            Gone::Ended => Self::Ended,
             Gone::Poisoned => Self::Poisoned,
         }
     }
@@ -27,7 +27,7 @@ pub(crate) struct Handle<T>(Mutex<State<T>>);
 
 enum State<T> {
     Open(T),
-    Closed,
+    Ended,
     /// A panic left the value in an unknown state; it is gone.
     Poisoned,
 }
@@ -48,14 +48,14 @@ impl<T> Handle<T> {
                 hook::run();
                 work(value)
             }
-            State::Closed => Err(Gone::Closed.into()),
+            State::Ended => Err(Gone::Ended.into()),
             State::Poisoned => Err(Gone::Poisoned.into()),
         };
         mem::forget(poison);
         result
     }
 
-    /// Works on the value for the last time, unless `check` refuses that: the handle is closed afterwards, or poisoned
+    /// Works on the value for the last time, unless `check` refuses that: the handle has ended afterwards, or is poisoned
     /// by a panic.
     pub(crate) fn finish<R, E: From<Gone>>(
         &self,
@@ -72,20 +72,15 @@ impl<T> Handle<T> {
                     return Err(refusal);
                 }
                 let result = work(value);
-                *state = State::Closed;
+                *state = State::Ended;
                 result
             }
-            State::Closed => {
-                *state = State::Closed;
-                Err(Gone::Closed.into())
+            State::Ended => {
+                *state = State::Ended;
+                Err(Gone::Ended.into())
             }
             State::Poisoned => Err(Gone::Poisoned.into()),
         }
-    }
-
-    /// Drops the value; what is closed or poisoned already stays closed.
-    pub(crate) fn close(&self) {
-        *self.0.lock() = State::Closed;
     }
 }
 
@@ -119,9 +114,8 @@ pub(crate) mod hook {
 #[cfg(test)]
 mod tests {
     use std::ptr;
-    use std::rc::Rc;
 
-    use super::{Handle, hook};
+    use super::hook;
     use crate::allocator::*;
     use crate::audit::*;
     use crate::error::{Failure, RK_DETAIL_NONE};
@@ -160,19 +154,8 @@ mod tests {
             assert_eq!(rk_allocator_used(allocator, &mut used), rk_result::Poisoned);
             assert_eq!(rk_allocator_allocate(allocator, &VALUE), rk_result::Poisoned);
             assert_eq!(used, 77, "out-parameters are written on success only");
-            assert_eq!(rk_allocator_close(allocator), rk_result::Ok);
-            assert_eq!(rk_allocator_used(allocator, &mut used), rk_result::Closed);
             rk_allocator_free(allocator);
         }
-    }
-
-    #[test]
-    fn close_drops_the_value_at_once() {
-        let value = Rc::new(());
-        let handle = Handle::new(value.clone());
-        handle.close();
-        assert_eq!(Rc::strong_count(&value), 1);
-        assert_eq!(handle.with(|_| Ok::<_, rk_result>(())), Err(rk_result::Closed));
     }
 
     #[test]

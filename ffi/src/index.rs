@@ -97,17 +97,6 @@ pub unsafe extern "C" fn rk_index_free(index: *mut rk_index) {
     guard_or((), || drop(unsafe { reclaim(index) }))
 }
 
-/// Drops an index's state.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_index_close(index: *mut rk_index) -> rk_result {
-    guard(|scope| {
-        // SAFETY: the caller's promise; see guard.
-        let index = unsafe { borrow(scope, index)? };
-        index.0.close();
-        Ok(())
-    })
-}
-
 /// Adds a CIDR, which may overlap with others; *added is false if it is there already. Addresses that were observed
 /// before and lie in it are taken. Cost: O(n log n) for n addresses taken in CIDRs that overlap with it and in none.
 #[must_use]

@@ -64,17 +64,6 @@ pub unsafe extern "C" fn rk_leak_counters_free(counters: *mut rk_leak_counters) 
     guard_or((), || drop(unsafe { reclaim(counters) }))
 }
 
-/// Drops the counters' state.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_leak_counters_close(counters: *mut rk_leak_counters) -> rk_result {
-    guard(|scope| {
-        // SAFETY: the caller's promise; see guard.
-        let counters = unsafe { borrow(scope, counters)? };
-        counters.counters.close();
-        Ok(())
-    })
-}
-
 /// Counts a pass that saw exactly the `n` values of `leaked`, and writes those that are due to be cleaned,
 /// ascending. Their counters, and the counter of every value that is not in `leaked`, return to 0. `due` needs room
 /// for `n` values: with less, RK_RESULT_BUFFER_TOO_SMALL, and `*due_len` is `n`.
@@ -134,19 +123,5 @@ pub unsafe extern "C" fn rk_leak_counters_count(
         let offset = counters.offset_of(*value)?;
         out.write(counters.counters.with(|state| Ok::<_, rk_result>(state.count(offset)))?);
         Ok(())
-    })
-}
-
-/// Sets every counter to 0, for use after a restore from a backup.
-#[must_use]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_leak_counters_reset(counters: *mut rk_leak_counters) -> rk_result {
-    guard(|scope| {
-        // SAFETY: the caller's promise; see guard.
-        let counters = unsafe { borrow(scope, counters)? };
-        counters.counters.with(|state| {
-            state.reset();
-            Ok(())
-        })
     })
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use rangekeeper_core::commit::LeakTracker;
 
 use crate::error::{Named, rk_error};
-use crate::guard::{guard, guard_error, guard_or};
+use crate::guard::{guard_error, guard_or};
 use crate::handle::Handle;
 use crate::leak;
 use crate::result::rk_result;
-use crate::scope::{Out, borrow, reclaim};
+use crate::scope::{Out, reclaim};
 
 /// The leak counters of all ranges of a server's repair, kept from one pass to the next, and when they may advance.
 pub struct rk_leak_tracker(pub(crate) Arc<Handle<LeakTracker>>);
@@ -51,15 +51,4 @@ pub unsafe extern "C" fn rk_leak_tracker_new(
 pub unsafe extern "C" fn rk_leak_tracker_free(tracker: *mut rk_leak_tracker) {
     // SAFETY: the caller's promise; see guard.
     guard_or((), || drop(unsafe { reclaim(tracker) }))
-}
-
-/// Drops a tracker's state.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_leak_tracker_close(tracker: *mut rk_leak_tracker) -> rk_result {
-    guard(|scope| {
-        // SAFETY: the caller's promise; see guard.
-        let tracker = unsafe { borrow(scope, tracker)? };
-        tracker.0.close();
-        Ok(())
-    })
 }

@@ -205,17 +205,6 @@ pub unsafe extern "C" fn rk_ledger_free(ledger: *mut rk_ledger) {
     guard_or((), || drop(unsafe { reclaim(ledger) }))
 }
 
-/// Drops a ledger's state.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_ledger_close(ledger: *mut rk_ledger) -> rk_result {
-    guard(|scope| {
-        // SAFETY: the caller's promise; see guard.
-        let ledger = unsafe { borrow(scope, ledger)? };
-        ledger.0.close();
-        Ok(())
-    })
-}
-
 /// Makes a change for an owner, or for nobody if `owner_len` is 0, at the time `now`, in nanoseconds since 1970. Writes
 /// what was allocated or released to `allocations`: one for an allocation, and as many as the owner has for a release.
 ///

@@ -77,17 +77,6 @@ pub unsafe extern "C" fn rk_range_allocation_free(object: *mut rk_range_allocati
     guard_or((), || drop(unsafe { reclaim(object) }))
 }
 
-/// Drops an object's state.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_range_allocation_close(object: *mut rk_range_allocation) -> rk_result {
-    guard(|scope| {
-        // SAFETY: the caller's promise; see guard.
-        let object = unsafe { borrow(scope, object)? };
-        object.0.close();
-        Ok(())
-    })
-}
-
 /// Writes the text of the object's range; empty if no range was ever written.
 #[must_use]
 #[unsafe(no_mangle)]

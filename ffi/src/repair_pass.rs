@@ -157,17 +157,6 @@ pub unsafe extern "C" fn rk_repair_pass_free(pass: *mut rk_repair_pass) {
     guard_or((), || drop(unsafe { reclaim(pass) }))
 }
 
-/// Drops a pass's state.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_repair_pass_close(pass: *mut rk_repair_pass) -> rk_result {
-    guard(|scope| {
-        // SAFETY: the caller's promise; see guard.
-        let pass = unsafe { borrow(scope, pass)? };
-        pass.stage.close();
-        Ok(())
-    })
-}
-
 /// Makes the committer keep the history of its key. Call it before the read of the pass is submitted.
 ///
 /// RK_RESULT_INVALID_ARGUMENT if the committer's range has begun already, all ranges are read, or a later pass has

@@ -231,17 +231,6 @@ pub unsafe extern "C" fn rk_report_free(report: *mut rk_report) {
     guard_or((), || drop(unsafe { reclaim(report) }))
 }
 
-/// Drops a report's state.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_report_close(report: *mut rk_report) -> rk_result {
-    guard(|scope| {
-        // SAFETY: the caller's promise; see guard.
-        let report = unsafe { borrow(scope, report)? };
-        report.0.close();
-        Ok(())
-    })
-}
-
 /// Records the outcome of the repair of the bitmap at place `range`: `set` and `cleared` are the values that were set
 /// and cleared, as in rk_repaired. From then on RK_VALUES_SET and _CLEAR are these values, RK_VALUES_NEXT those that
 /// were read and not cleared, or were set; the other leaks stay. `outcome` determines what becomes of a

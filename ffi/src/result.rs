@@ -19,10 +19,10 @@ pub enum rk_result {
     InvalidUtf8 = 4,
     /// A fault in Rangekeeper was caught, and the handle is poisoned.
     Panic = 5,
-    /// An earlier call with this handle returned RK_RESULT_PANIC. The handle can only be closed and freed.
+    /// An earlier call with this handle returned RK_RESULT_PANIC. The handle can only be freed.
     Poisoned = 6,
-    /// The handle was closed, or the pass or audit has ended.
-    Closed = 7,
+    /// The pass or audit has ended.
+    Ended = 7,
     /// Every value of the range is in use.
     Full = 16,
     /// The value is in use.
@@ -89,7 +89,7 @@ impl rk_result {
         Self::InvalidUtf8,
         Self::Panic,
         Self::Poisoned,
-        Self::Closed,
+        Self::Ended,
         Self::Full,
         Self::AlreadyAllocated,
         Self::NotInRange,
@@ -127,7 +127,7 @@ impl rk_result {
             Self::InvalidUtf8 => c"INVALID_UTF8",
             Self::Panic => c"PANIC",
             Self::Poisoned => c"POISONED",
-            Self::Closed => c"CLOSED",
+            Self::Ended => c"ENDED",
             Self::Full => c"FULL",
             Self::AlreadyAllocated => c"ALREADY_ALLOCATED",
             Self::NotInRange => c"NOT_IN_RANGE",

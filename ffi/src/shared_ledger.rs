@@ -108,17 +108,6 @@ pub unsafe extern "C" fn rk_shared_ledger_free(shared: *mut rk_shared_ledger) {
     guard_or((), || drop(unsafe { reclaim(shared) }))
 }
 
-/// Drops the state: changes that have not ended never will.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_shared_ledger_close(shared: *mut rk_shared_ledger) -> rk_result {
-    guard(|scope| {
-        // SAFETY: the caller's promise; see guard.
-        let shared = unsafe { borrow(scope, shared)? };
-        shared.0.close();
-        Ok(())
-    })
-}
-
 /// Adds a change to those of the next write, as rk_ledger_apply takes it, and writes its ticket.
 #[must_use]
 #[unsafe(no_mangle)]

@@ -25,7 +25,7 @@ static rk_report *run(const rk_leak_tracker *tracker) {
   CHECK_OK(rk_audit_observe_services(audit, NULL, &second, NULL));
   rk_report *report = NULL;
   CHECK_OK(rk_audit_finish(audit, &report, NULL));
-  CHECK_RESULT(rk_audit_observe_services(audit, NULL, &second, NULL), RK_RESULT_CLOSED);
+  CHECK_RESULT(rk_audit_observe_services(audit, NULL, &second, NULL), RK_RESULT_ENDED);
   rk_audit_free(audit);
   return report;
 }

@@ -29,7 +29,7 @@ static rk_report *run(const int64_t *now) {
   CHECK_OK(rk_audit_observe_services(audit, &names, &services, NULL));
   rk_report *report = NULL;
   CHECK_OK(rk_audit_finish(audit, &report, NULL));
-  CHECK_RESULT(rk_audit_finish(audit, &report, NULL), RK_RESULT_CLOSED);
+  CHECK_RESULT(rk_audit_finish(audit, &report, NULL), RK_RESULT_ENDED);
   rk_audit_free(audit);
   return report;
 }

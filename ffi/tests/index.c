@@ -73,8 +73,6 @@ int main(void) {
   CHECK(answer);
   CHECK_RESULT(rk_index_usage(index, &wide, &used, &available), RK_RESULT_INVALID_ARGUMENT);
   CHECK_RESULT(rk_index_reserve(index, order + 1, 1, 70, &v6), RK_RESULT_FULL);
-  CHECK_OK(rk_index_close(index));
-  CHECK_RESULT(rk_index_reserve(index, order, 1, 60, &more), RK_RESULT_CLOSED);
   rk_index_free(index);
   return 0;
 }

@@ -172,7 +172,7 @@ fn every_entry_point_is_documented_in_source_and_header() {
     for (name, function) in entry_points() {
         let doc = doc(&function);
         assert!(!doc.is_empty(), "{name} is not documented");
-        for promised in ["Any thread", "RK_RESULT_NULL_POINTER", "RK_RESULT_POISONED", "RK_RESULT_CLOSED"] {
+        for promised in ["Any thread", "RK_RESULT_NULL_POINTER", "RK_RESULT_POISONED", "RK_RESULT_ENDED"] {
             assert!(
                 !doc.contains(promised),
                 "{name}: its documentation repeats what the preamble promises: {promised}"

@@ -62,7 +62,7 @@ fn an_audit_is_observed_by_threads_until_one_finishes_it() {
                             start.wait();
                             let results: Vec<_> = (0..4).map(|_| observe(shared.get(), of_objects)).collect();
                             assert!(
-                                results.iter().all(|result| matches!(*result, OK | rk_result::Closed)),
+                                results.iter().all(|result| matches!(*result, OK | rk_result::Ended)),
                                 "{results:?}"
                             );
                             results.into_iter().filter(|result| *result == OK).count()

@@ -31,8 +31,6 @@ package rk
 #cgo nocallback rk_service_cidr_describe
 #cgo noescape rk_service_cidr_offset_of
 #cgo nocallback rk_service_cidr_offset_of
-#cgo noescape rk_service_cidr_value_at
-#cgo nocallback rk_service_cidr_value_at
 #cgo noescape rk_allocator_new
 #cgo nocallback rk_allocator_new
 #cgo noescape rk_allocator_dry_run
@@ -71,8 +69,6 @@ package rk
 #cgo nocallback rk_leak_counters_advance
 #cgo noescape rk_leak_counters_count
 #cgo nocallback rk_leak_counters_count
-#cgo noescape rk_leak_counters_reset
-#cgo nocallback rk_leak_counters_reset
 #cgo noescape rk_services_claims
 #cgo nocallback rk_services_claims
 #cgo noescape rk_cluster_ip_records_of
@@ -253,52 +249,28 @@ package rk
 #cgo nocallback rk_bootstrap_plan
 #cgo noescape rk_allocator_free
 #cgo nocallback rk_allocator_free
-#cgo noescape rk_allocator_close
-#cgo nocallback rk_allocator_close
 #cgo noescape rk_range_allocation_free
 #cgo nocallback rk_range_allocation_free
-#cgo noescape rk_range_allocation_close
-#cgo nocallback rk_range_allocation_close
 #cgo noescape rk_leak_counters_free
 #cgo nocallback rk_leak_counters_free
-#cgo noescape rk_leak_counters_close
-#cgo nocallback rk_leak_counters_close
 #cgo noescape rk_audit_free
 #cgo nocallback rk_audit_free
-#cgo noescape rk_audit_close
-#cgo nocallback rk_audit_close
 #cgo noescape rk_report_free
 #cgo nocallback rk_report_free
-#cgo noescape rk_report_close
-#cgo nocallback rk_report_close
 #cgo noescape rk_committer_free
 #cgo nocallback rk_committer_free
-#cgo noescape rk_committer_close
-#cgo nocallback rk_committer_close
 #cgo noescape rk_leak_tracker_free
 #cgo nocallback rk_leak_tracker_free
-#cgo noescape rk_leak_tracker_close
-#cgo nocallback rk_leak_tracker_close
 #cgo noescape rk_repair_pass_free
 #cgo nocallback rk_repair_pass_free
-#cgo noescape rk_repair_pass_close
-#cgo nocallback rk_repair_pass_close
 #cgo noescape rk_index_free
 #cgo nocallback rk_index_free
-#cgo noescape rk_index_close
-#cgo nocallback rk_index_close
 #cgo noescape rk_ledger_free
 #cgo nocallback rk_ledger_free
-#cgo noescape rk_ledger_close
-#cgo nocallback rk_ledger_close
 #cgo noescape rk_shared_ledger_free
 #cgo nocallback rk_shared_ledger_free
-#cgo noescape rk_shared_ledger_close
-#cgo nocallback rk_shared_ledger_close
 #cgo noescape rk_bootstrap_free
 #cgo nocallback rk_bootstrap_free
-#cgo noescape rk_bootstrap_close
-#cgo nocallback rk_bootstrap_close
 #include <rangekeeper.h>
 */
 import "C"
@@ -309,73 +281,73 @@ import (
 )
 
 // Allocator is an object of the library, in its memory.
-type Allocator struct{ _ [0]func() }
+type Allocator handle
 
 // IsAlone reports that the object has to be freed.
 func (*Allocator) IsAlone() bool { return false }
 
 // RangeAllocation is an object of the library, in its memory.
-type RangeAllocation struct{ _ [0]func() }
+type RangeAllocation handle
 
 // IsAlone reports that the object has to be freed.
 func (*RangeAllocation) IsAlone() bool { return false }
 
 // LeakCounters is an object of the library, in its memory.
-type LeakCounters struct{ _ [0]func() }
+type LeakCounters handle
 
 // IsAlone reports that the object has to be freed.
 func (*LeakCounters) IsAlone() bool { return false }
 
 // Audit is an object of the library, in its memory.
-type Audit struct{ _ [0]func() }
+type Audit handle
 
 // IsAlone reports that the object has to be freed.
 func (*Audit) IsAlone() bool { return false }
 
 // LeakTracker is an object of the library, in its memory.
-type LeakTracker struct{ _ [0]func() }
+type LeakTracker handle
 
 // IsAlone reports that the object has to be freed.
 func (*LeakTracker) IsAlone() bool { return false }
 
 // Report is an object of the library, in its memory.
-type Report struct{ _ [0]func() }
+type Report handle
 
 // IsAlone reports that the object has to be freed.
 func (*Report) IsAlone() bool { return false }
 
 // Committer is an object of the library, in its memory.
-type Committer struct{ _ [0]func() }
+type Committer handle
 
 // IsAlone reports that the object has to be freed.
 func (*Committer) IsAlone() bool { return false }
 
 // RepairPass is an object of the library, in its memory.
-type RepairPass struct{ _ [0]func() }
+type RepairPass handle
 
 // IsAlone reports that the object has to be freed.
 func (*RepairPass) IsAlone() bool { return false }
 
 // Index is an object of the library, in its memory.
-type Index struct{ _ [0]func() }
+type Index handle
 
 // IsAlone reports that the object has to be freed.
 func (*Index) IsAlone() bool { return false }
 
 // Ledger is an object of the library, in its memory.
-type Ledger struct{ _ [0]func() }
+type Ledger handle
 
 // IsAlone reports that the object has to be freed.
 func (*Ledger) IsAlone() bool { return false }
 
 // SharedLedger is an object of the library, in its memory.
-type SharedLedger struct{ _ [0]func() }
+type SharedLedger handle
 
 // IsAlone reports that the object has to be freed.
 func (*SharedLedger) IsAlone() bool { return false }
 
 // Bootstrap is an object of the library, in its memory.
-type Bootstrap struct{ _ [0]func() }
+type Bootstrap handle
 
 // IsAlone reports that the object has to be freed.
 func (*Bootstrap) IsAlone() bool { return false }
@@ -689,17 +661,14 @@ func ServiceCIDROffsetOf(cidr *ServiceCIDR, value *Value, offset *uint64) Result
 	return Result(C.rk_service_cidr_offset_of((*C.rk_service_cidr)(unsafe.Pointer(cidr)), (*C.rk_value)(unsafe.Pointer(value)), (*C.uint64_t)(unsafe.Pointer(offset))))
 }
 
-// ServiceCIDRValueAt is rk_service_cidr_value_at.
-func ServiceCIDRValueAt(cidr *ServiceCIDR, offset uint64, value *Value) Result {
-	return Result(C.rk_service_cidr_value_at((*C.rk_service_cidr)(unsafe.Pointer(cidr)), C.uint64_t(offset), (*C.rk_value)(unsafe.Pointer(value))))
-}
-
 // AllocatorNew is rk_allocator_new.
 func AllocatorNew(theRange *Range, strategy uint32, seed uint64, allocator **Allocator, theError *Error) Result {
 	var c_allocator *C.rk_allocator
 	var c_error aligned[C.rk_error]
 	result := C.rk_allocator_new((*C.rk_range)(unsafe.Pointer(theRange)), C.uint32_t(strategy), C.uint64_t(seed), &c_allocator, &c_error.c)
-	*allocator = (*Allocator)(unsafe.Pointer(c_allocator))
+	if result == C.RK_RESULT_OK {
+		*allocator = (*Allocator)(newHandle(unsafe.Pointer(c_allocator), freeAllocator))
+	}
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -708,41 +677,78 @@ func AllocatorNew(theRange *Range, strategy uint32, seed uint64, allocator **All
 
 // AllocatorDryRun is rk_allocator_dry_run.
 func AllocatorDryRun(allocator *Allocator, dryRun **Allocator) Result {
+	c_allocator, entered := (*handle)(allocator).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(allocator).leave()
 	var c_dry_run *C.rk_allocator
-	result := C.rk_allocator_dry_run((*C.rk_allocator)(unsafe.Pointer(allocator)), &c_dry_run)
-	*dryRun = (*Allocator)(unsafe.Pointer(c_dry_run))
+	result := C.rk_allocator_dry_run((*C.rk_allocator)(c_allocator), &c_dry_run)
+	if result == C.RK_RESULT_OK {
+		*dryRun = (*Allocator)(newHandle(unsafe.Pointer(c_dry_run), freeAllocator))
+	}
 	return Result(result)
 }
 
 // AllocatorAllocate is rk_allocator_allocate.
 func AllocatorAllocate(allocator *Allocator, value *Value) Result {
-	return Result(C.rk_allocator_allocate((*C.rk_allocator)(unsafe.Pointer(allocator)), (*C.rk_value)(unsafe.Pointer(value))))
+	c_allocator, entered := (*handle)(allocator).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(allocator).leave()
+	return Result(C.rk_allocator_allocate((*C.rk_allocator)(c_allocator), (*C.rk_value)(unsafe.Pointer(value))))
 }
 
 // AllocatorAllocateNext is rk_allocator_allocate_next.
 func AllocatorAllocateNext(allocator *Allocator, value *Value) Result {
-	return Result(C.rk_allocator_allocate_next((*C.rk_allocator)(unsafe.Pointer(allocator)), (*C.rk_value)(unsafe.Pointer(value))))
+	c_allocator, entered := (*handle)(allocator).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(allocator).leave()
+	return Result(C.rk_allocator_allocate_next((*C.rk_allocator)(c_allocator), (*C.rk_value)(unsafe.Pointer(value))))
 }
 
 // AllocatorRelease is rk_allocator_release.
 func AllocatorRelease(allocator *Allocator, value *Value, wasUsed *bool) Result {
-	return Result(C.rk_allocator_release((*C.rk_allocator)(unsafe.Pointer(allocator)), (*C.rk_value)(unsafe.Pointer(value)), (*C.bool)(unsafe.Pointer(wasUsed))))
+	c_allocator, entered := (*handle)(allocator).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(allocator).leave()
+	return Result(C.rk_allocator_release((*C.rk_allocator)(c_allocator), (*C.rk_value)(unsafe.Pointer(value)), (*C.bool)(unsafe.Pointer(wasUsed))))
 }
 
 // AllocatorHas is rk_allocator_has.
 func AllocatorHas(allocator *Allocator, value *Value, isUsed *bool) Result {
-	return Result(C.rk_allocator_has((*C.rk_allocator)(unsafe.Pointer(allocator)), (*C.rk_value)(unsafe.Pointer(value)), (*C.bool)(unsafe.Pointer(isUsed))))
+	c_allocator, entered := (*handle)(allocator).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(allocator).leave()
+	return Result(C.rk_allocator_has((*C.rk_allocator)(c_allocator), (*C.rk_value)(unsafe.Pointer(value)), (*C.bool)(unsafe.Pointer(isUsed))))
 }
 
 // AllocatorUsed is rk_allocator_used.
 func AllocatorUsed(allocator *Allocator, used *uint32) Result {
-	return Result(C.rk_allocator_used((*C.rk_allocator)(unsafe.Pointer(allocator)), (*C.uint32_t)(unsafe.Pointer(used))))
+	c_allocator, entered := (*handle)(allocator).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(allocator).leave()
+	return Result(C.rk_allocator_used((*C.rk_allocator)(c_allocator), (*C.uint32_t)(unsafe.Pointer(used))))
 }
 
 // AllocatorAllocateBatch is rk_allocator_allocate_batch.
 func AllocatorAllocateBatch(allocator *Allocator, requests []Value, values []Value, theError *Error) Result {
+	c_allocator, entered := (*handle)(allocator).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(allocator).leave()
 	var c_error aligned[C.rk_error]
-	result := C.rk_allocator_allocate_batch((*C.rk_allocator)(unsafe.Pointer(allocator)), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(requests))), C.size_t(len(values)), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(values))), &c_error.c)
+	result := C.rk_allocator_allocate_batch((*C.rk_allocator)(c_allocator), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(requests))), C.size_t(len(values)), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(values))), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -751,13 +757,23 @@ func AllocatorAllocateBatch(allocator *Allocator, requests []Value, values []Val
 
 // AllocatorSnapshot is rk_allocator_snapshot.
 func AllocatorSnapshot(allocator *Allocator, buffer []uint8, theLen *uint) Result {
-	return Result(C.rk_allocator_snapshot((*C.rk_allocator)(unsafe.Pointer(allocator)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
+	c_allocator, entered := (*handle)(allocator).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(allocator).leave()
+	return Result(C.rk_allocator_snapshot((*C.rk_allocator)(c_allocator), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
 }
 
 // AllocatorRestore is rk_allocator_restore.
 func AllocatorRestore(allocator *Allocator, theRange string, data []uint8, theError *Error) Result {
+	c_allocator, entered := (*handle)(allocator).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(allocator).leave()
 	var c_error aligned[C.rk_error]
-	result := C.rk_allocator_restore((*C.rk_allocator)(unsafe.Pointer(allocator)), (*C.char)(unsafe.Pointer(unsafe.StringData(theRange))), C.size_t(len(theRange)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(data))), C.size_t(len(data)), &c_error.c)
+	result := C.rk_allocator_restore((*C.rk_allocator)(c_allocator), (*C.char)(unsafe.Pointer(unsafe.StringData(theRange))), C.size_t(len(theRange)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(data))), C.size_t(len(data)), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -768,7 +784,9 @@ func AllocatorRestore(allocator *Allocator, theRange string, data []uint8, theEr
 func RangeAllocationNew(form uint32, theObject **RangeAllocation) Result {
 	var c_object *C.rk_range_allocation
 	result := C.rk_range_allocation_new(C.uint32_t(form), &c_object)
-	*theObject = (*RangeAllocation)(unsafe.Pointer(c_object))
+	if result == C.RK_RESULT_OK {
+		*theObject = (*RangeAllocation)(newHandle(unsafe.Pointer(c_object), freeRangeAllocation))
+	}
 	return Result(result)
 }
 
@@ -777,7 +795,9 @@ func RangeAllocationDecode(stored []uint8, theObject **RangeAllocation, theError
 	var c_object *C.rk_range_allocation
 	var c_error aligned[C.rk_error]
 	result := C.rk_range_allocation_decode((*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(stored))), C.size_t(len(stored)), &c_object, &c_error.c)
-	*theObject = (*RangeAllocation)(unsafe.Pointer(c_object))
+	if result == C.RK_RESULT_OK {
+		*theObject = (*RangeAllocation)(newHandle(unsafe.Pointer(c_object), freeRangeAllocation))
+	}
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -786,18 +806,33 @@ func RangeAllocationDecode(stored []uint8, theObject **RangeAllocation, theError
 
 // RangeAllocationRange is rk_range_allocation_range.
 func RangeAllocationRange(theObject *RangeAllocation, buffer []byte, theLen *uint) Result {
-	return Result(C.rk_range_allocation_range((*C.rk_range_allocation)(unsafe.Pointer(theObject)), (*C.char)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
+	c_object, entered := (*handle)(theObject).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(theObject).leave()
+	return Result(C.rk_range_allocation_range((*C.rk_range_allocation)(c_object), (*C.char)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
 }
 
 // RangeAllocationData is rk_range_allocation_data.
 func RangeAllocationData(theObject *RangeAllocation, buffer []uint8, theLen *uint) Result {
-	return Result(C.rk_range_allocation_data((*C.rk_range_allocation)(unsafe.Pointer(theObject)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
+	c_object, entered := (*handle)(theObject).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(theObject).leave()
+	return Result(C.rk_range_allocation_data((*C.rk_range_allocation)(c_object), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
 }
 
 // RangeAllocationSet is rk_range_allocation_set.
 func RangeAllocationSet(theObject *RangeAllocation, theRange string, data []uint8, theError *Error) Result {
+	c_object, entered := (*handle)(theObject).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(theObject).leave()
 	var c_error aligned[C.rk_error]
-	result := C.rk_range_allocation_set((*C.rk_range_allocation)(unsafe.Pointer(theObject)), (*C.char)(unsafe.Pointer(unsafe.StringData(theRange))), C.size_t(len(theRange)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(data))), C.size_t(len(data)), &c_error.c)
+	result := C.rk_range_allocation_set((*C.rk_range_allocation)(c_object), (*C.char)(unsafe.Pointer(unsafe.StringData(theRange))), C.size_t(len(theRange)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(data))), C.size_t(len(data)), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -806,7 +841,12 @@ func RangeAllocationSet(theObject *RangeAllocation, theRange string, data []uint
 
 // RangeAllocationEncode is rk_range_allocation_encode.
 func RangeAllocationEncode(theObject *RangeAllocation, buffer []uint8, theLen *uint) Result {
-	return Result(C.rk_range_allocation_encode((*C.rk_range_allocation)(unsafe.Pointer(theObject)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
+	c_object, entered := (*handle)(theObject).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(theObject).leave()
+	return Result(C.rk_range_allocation_encode((*C.rk_range_allocation)(c_object), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
 }
 
 // LeakCountersNew is rk_leak_counters_new.
@@ -814,7 +854,9 @@ func LeakCountersNew(theRange *Range, passes uint8, counters **LeakCounters, the
 	var c_counters *C.rk_leak_counters
 	var c_error aligned[C.rk_error]
 	result := C.rk_leak_counters_new((*C.rk_range)(unsafe.Pointer(theRange)), C.uint8_t(passes), &c_counters, &c_error.c)
-	*counters = (*LeakCounters)(unsafe.Pointer(c_counters))
+	if result == C.RK_RESULT_OK {
+		*counters = (*LeakCounters)(newHandle(unsafe.Pointer(c_counters), freeLeakCounters))
+	}
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -823,17 +865,22 @@ func LeakCountersNew(theRange *Range, passes uint8, counters **LeakCounters, the
 
 // LeakCountersAdvance is rk_leak_counters_advance.
 func LeakCountersAdvance(counters *LeakCounters, leaked []Value, due []Value, dueLen *uint) Result {
-	return Result(C.rk_leak_counters_advance((*C.rk_leak_counters)(unsafe.Pointer(counters)), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(leaked))), C.size_t(len(leaked)), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(due))), C.size_t(len(due)), (*C.size_t)(unsafe.Pointer(dueLen))))
+	c_counters, entered := (*handle)(counters).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(counters).leave()
+	return Result(C.rk_leak_counters_advance((*C.rk_leak_counters)(c_counters), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(leaked))), C.size_t(len(leaked)), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(due))), C.size_t(len(due)), (*C.size_t)(unsafe.Pointer(dueLen))))
 }
 
 // LeakCountersCount is rk_leak_counters_count.
 func LeakCountersCount(counters *LeakCounters, value *Value, count *uint8) Result {
-	return Result(C.rk_leak_counters_count((*C.rk_leak_counters)(unsafe.Pointer(counters)), (*C.rk_value)(unsafe.Pointer(value)), (*C.uint8_t)(unsafe.Pointer(count))))
-}
-
-// LeakCountersReset is rk_leak_counters_reset.
-func LeakCountersReset(counters *LeakCounters) Result {
-	return Result(C.rk_leak_counters_reset((*C.rk_leak_counters)(unsafe.Pointer(counters))))
+	c_counters, entered := (*handle)(counters).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(counters).leave()
+	return Result(C.rk_leak_counters_count((*C.rk_leak_counters)(c_counters), (*C.rk_value)(unsafe.Pointer(value)), (*C.uint8_t)(unsafe.Pointer(count))))
 }
 
 // ServicesClaims is rk_services_claims.
@@ -861,16 +908,28 @@ func ClusterIPRecordsOf(objects uint64, bitmap uint32) uint32 {
 
 // AuditNew is rk_audit_new.
 func AuditNew(tracker *LeakTracker, ipaddresses bool, now *int64, audit **Audit) Result {
+	c_tracker, entered := (*handle)(tracker).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(tracker).leave()
 	var c_audit *C.rk_audit
-	result := C.rk_audit_new((*C.rk_leak_tracker)(unsafe.Pointer(tracker)), C.bool(ipaddresses), (*C.int64_t)(unsafe.Pointer(now)), &c_audit)
-	*audit = (*Audit)(unsafe.Pointer(c_audit))
+	result := C.rk_audit_new((*C.rk_leak_tracker)(c_tracker), C.bool(ipaddresses), (*C.int64_t)(unsafe.Pointer(now)), &c_audit)
+	if result == C.RK_RESULT_OK {
+		*audit = (*Audit)(newHandle(unsafe.Pointer(c_audit), freeAudit))
+	}
 	return Result(result)
 }
 
 // AuditAddBitmap is rk_audit_add_bitmap.
 func AuditAddBitmap(audit *Audit, configured *Range, storedRange string, storedData []uint8, theError *Error) Result {
+	c_audit, entered := (*handle)(audit).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(audit).leave()
 	var c_error aligned[C.rk_error]
-	result := C.rk_audit_add_bitmap((*C.rk_audit)(unsafe.Pointer(audit)), (*C.rk_range)(unsafe.Pointer(configured)), (*C.char)(unsafe.Pointer(unsafe.StringData(storedRange))), C.size_t(len(storedRange)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(storedData))), C.size_t(len(storedData)), &c_error.c)
+	result := C.rk_audit_add_bitmap((*C.rk_audit)(c_audit), (*C.rk_range)(unsafe.Pointer(configured)), (*C.char)(unsafe.Pointer(unsafe.StringData(storedRange))), C.size_t(len(storedRange)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(storedData))), C.size_t(len(storedData)), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -879,8 +938,13 @@ func AuditAddBitmap(audit *Audit, configured *Range, storedRange string, storedD
 
 // AuditAddUnseen is rk_audit_add_unseen.
 func AuditAddUnseen(audit *Audit, theRange *Range, known []uint8, theError *Error) Result {
+	c_audit, entered := (*handle)(audit).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(audit).leave()
 	var c_error aligned[C.rk_error]
-	result := C.rk_audit_add_unseen((*C.rk_audit)(unsafe.Pointer(audit)), (*C.rk_range)(unsafe.Pointer(theRange)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(known))), C.size_t(len(known)), &c_error.c)
+	result := C.rk_audit_add_unseen((*C.rk_audit)(c_audit), (*C.rk_range)(unsafe.Pointer(theRange)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(known))), C.size_t(len(known)), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -889,8 +953,13 @@ func AuditAddUnseen(audit *Audit, theRange *Range, known []uint8, theError *Erro
 
 // AuditCompareBitmap is rk_audit_compare_bitmap.
 func AuditCompareBitmap(audit *Audit, theRange uint, written uint64, upgraded uint64, theError *Error) Result {
+	c_audit, entered := (*handle)(audit).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(audit).leave()
 	var c_error aligned[C.rk_error]
-	result := C.rk_audit_compare_bitmap((*C.rk_audit)(unsafe.Pointer(audit)), C.size_t(theRange), C.uint64_t(written), C.uint64_t(upgraded), &c_error.c)
+	result := C.rk_audit_compare_bitmap((*C.rk_audit)(c_audit), C.size_t(theRange), C.uint64_t(written), C.uint64_t(upgraded), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -899,8 +968,13 @@ func AuditCompareBitmap(audit *Audit, theRange uint, written uint64, upgraded ui
 
 // AuditAddServiceCIDR is rk_audit_add_service_cidr.
 func AuditAddServiceCIDR(audit *Audit, cidr string, isReady bool, theError *Error) Result {
+	c_audit, entered := (*handle)(audit).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(audit).leave()
 	var c_error aligned[C.rk_error]
-	result := C.rk_audit_add_service_cidr((*C.rk_audit)(unsafe.Pointer(audit)), (*C.char)(unsafe.Pointer(unsafe.StringData(cidr))), C.size_t(len(cidr)), C.bool(isReady), &c_error.c)
+	result := C.rk_audit_add_service_cidr((*C.rk_audit)(c_audit), (*C.char)(unsafe.Pointer(unsafe.StringData(cidr))), C.size_t(len(cidr)), C.bool(isReady), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -909,6 +983,11 @@ func AuditAddServiceCIDR(audit *Audit, cidr string, isReady bool, theError *Erro
 
 // AuditObserveIPAddresses is rk_audit_observe_ip_addresses.
 func AuditObserveIPAddresses(audit *Audit, batch *IPAddresses, theError *Error) Result {
+	c_audit, entered := (*handle)(audit).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(audit).leave()
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
 	var c_batch aligned[C.rk_ip_addresses]
@@ -918,7 +997,7 @@ func AuditObserveIPAddresses(audit *Audit, batch *IPAddresses, theError *Error) 
 		p_batch = &c_batch.c
 	}
 	var c_error aligned[C.rk_error]
-	result := C.rk_audit_observe_ip_addresses((*C.rk_audit)(unsafe.Pointer(audit)), p_batch, &c_error.c)
+	result := C.rk_audit_observe_ip_addresses((*C.rk_audit)(c_audit), p_batch, &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -927,6 +1006,11 @@ func AuditObserveIPAddresses(audit *Audit, batch *IPAddresses, theError *Error) 
 
 // AuditObserveServices is rk_audit_observe_services.
 func AuditObserveServices(audit *Audit, names *ServiceNames, batch *Services, theError *Error) Result {
+	c_audit, entered := (*handle)(audit).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(audit).leave()
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
 	var c_names aligned[C.rk_service_names]
@@ -942,7 +1026,7 @@ func AuditObserveServices(audit *Audit, names *ServiceNames, batch *Services, th
 		p_batch = &c_batch.c
 	}
 	var c_error aligned[C.rk_error]
-	result := C.rk_audit_observe_services((*C.rk_audit)(unsafe.Pointer(audit)), p_names, p_batch, &c_error.c)
+	result := C.rk_audit_observe_services((*C.rk_audit)(c_audit), p_names, p_batch, &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -951,8 +1035,13 @@ func AuditObserveServices(audit *Audit, names *ServiceNames, batch *Services, th
 
 // AuditObserveUnreadable is rk_audit_observe_unreadable.
 func AuditObserveUnreadable(audit *Audit, kind uint32, theError *Error) Result {
+	c_audit, entered := (*handle)(audit).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(audit).leave()
 	var c_error aligned[C.rk_error]
-	result := C.rk_audit_observe_unreadable((*C.rk_audit)(unsafe.Pointer(audit)), C.uint32_t(kind), &c_error.c)
+	result := C.rk_audit_observe_unreadable((*C.rk_audit)(c_audit), C.uint32_t(kind), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -961,8 +1050,13 @@ func AuditObserveUnreadable(audit *Audit, kind uint32, theError *Error) Result {
 
 // AuditCheckCluster is rk_audit_check_cluster.
 func AuditCheckCluster(audit *Audit, serviceIPs uint32, secondaryServiceIPs uint32, serviceNodePorts uint32, cleansLeaks bool, theError *Error) Result {
+	c_audit, entered := (*handle)(audit).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(audit).leave()
 	var c_error aligned[C.rk_error]
-	result := C.rk_audit_check_cluster((*C.rk_audit)(unsafe.Pointer(audit)), C.uint32_t(serviceIPs), C.uint32_t(secondaryServiceIPs), C.uint32_t(serviceNodePorts), C.bool(cleansLeaks), &c_error.c)
+	result := C.rk_audit_check_cluster((*C.rk_audit)(c_audit), C.uint32_t(serviceIPs), C.uint32_t(secondaryServiceIPs), C.uint32_t(serviceNodePorts), C.bool(cleansLeaks), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -971,10 +1065,17 @@ func AuditCheckCluster(audit *Audit, serviceIPs uint32, secondaryServiceIPs uint
 
 // AuditFinish is rk_audit_finish.
 func AuditFinish(audit *Audit, report **Report, theError *Error) Result {
+	c_audit, entered := (*handle)(audit).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(audit).leave()
 	var c_report *C.rk_report
 	var c_error aligned[C.rk_error]
-	result := C.rk_audit_finish((*C.rk_audit)(unsafe.Pointer(audit)), &c_report, &c_error.c)
-	*report = (*Report)(unsafe.Pointer(c_report))
+	result := C.rk_audit_finish((*C.rk_audit)(c_audit), &c_report, &c_error.c)
+	if result == C.RK_RESULT_OK {
+		*report = (*Report)(newHandle(unsafe.Pointer(c_report), freeReport))
+	}
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -993,8 +1094,13 @@ func ReasonSeverity(reason uint32) uint32 {
 
 // ReportRecordRepair is rk_report_record_repair.
 func ReportRecordRepair(report *Report, theRange uint, outcome uint32, set []Value, cleared []Value, theError *Error) Result {
+	c_report, entered := (*handle)(report).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(report).leave()
 	var c_error aligned[C.rk_error]
-	result := C.rk_report_record_repair((*C.rk_report)(unsafe.Pointer(report)), C.size_t(theRange), C.uint32_t(outcome), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(set))), C.size_t(len(set)), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(cleared))), C.size_t(len(cleared)), &c_error.c)
+	result := C.rk_report_record_repair((*C.rk_report)(c_report), C.size_t(theRange), C.uint32_t(outcome), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(set))), C.size_t(len(set)), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(cleared))), C.size_t(len(cleared)), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -1003,13 +1109,23 @@ func ReportRecordRepair(report *Report, theRange uint, outcome uint32, set []Val
 
 // ReportServices is rk_report_services.
 func ReportServices(report *Report, services *uint64) Result {
-	return Result(C.rk_report_services((*C.rk_report)(unsafe.Pointer(report)), (*C.uint64_t)(unsafe.Pointer(services))))
+	c_report, entered := (*handle)(report).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(report).leave()
+	return Result(C.rk_report_services((*C.rk_report)(c_report), (*C.uint64_t)(unsafe.Pointer(services))))
 }
 
 // ReportFindings is rk_report_findings.
 func ReportFindings(report *Report, from uint, findings []Finding, n *uint) Result {
+	c_report, entered := (*handle)(report).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(report).leave()
 	c_findings := make([]C.rk_finding, len(findings))
-	result := C.rk_report_findings((*C.rk_report)(unsafe.Pointer(report)), C.size_t(from), unsafe.SliceData(c_findings), C.size_t(len(findings)), (*C.size_t)(unsafe.Pointer(n)))
+	result := C.rk_report_findings((*C.rk_report)(c_report), C.size_t(from), unsafe.SliceData(c_findings), C.size_t(len(findings)), (*C.size_t)(unsafe.Pointer(n)))
 	if result == C.RK_RESULT_OK {
 		for i := range c_findings[:min(len(c_findings), int(*n))] {
 			findings[i].fromC(&c_findings[i])
@@ -1020,16 +1136,31 @@ func ReportFindings(report *Report, from uint, findings []Finding, n *uint) Resu
 
 // ReportFindingTexts is rk_report_finding_texts.
 func ReportFindingTexts(report *Report, from uint, buffer []byte, ends []uint, written *uint) Result {
-	return Result(C.rk_report_finding_texts((*C.rk_report)(unsafe.Pointer(report)), C.size_t(from), (*C.char)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(unsafe.SliceData(ends))), C.size_t(len(ends)/2), (*C.size_t)(unsafe.Pointer(written))))
+	c_report, entered := (*handle)(report).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(report).leave()
+	return Result(C.rk_report_finding_texts((*C.rk_report)(c_report), C.size_t(from), (*C.char)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(unsafe.SliceData(ends))), C.size_t(len(ends)/2), (*C.size_t)(unsafe.Pointer(written))))
 }
 
 // ReportFindFullRanges is rk_report_find_full_ranges.
 func ReportFindFullRanges(report *Report, percent uint8) Result {
-	return Result(C.rk_report_find_full_ranges((*C.rk_report)(unsafe.Pointer(report)), C.uint8_t(percent)))
+	c_report, entered := (*handle)(report).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(report).leave()
+	return Result(C.rk_report_find_full_ranges((*C.rk_report)(c_report), C.uint8_t(percent)))
 }
 
 // ReportObserveClaimants is rk_report_observe_claimants.
 func ReportObserveClaimants(report *Report, names *ServiceNames, batch *Services, theError *Error) Result {
+	c_report, entered := (*handle)(report).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(report).leave()
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
 	var c_names aligned[C.rk_service_names]
@@ -1045,7 +1176,7 @@ func ReportObserveClaimants(report *Report, names *ServiceNames, batch *Services
 		p_batch = &c_batch.c
 	}
 	var c_error aligned[C.rk_error]
-	result := C.rk_report_observe_claimants((*C.rk_report)(unsafe.Pointer(report)), p_names, p_batch, &c_error.c)
+	result := C.rk_report_observe_claimants((*C.rk_report)(c_report), p_names, p_batch, &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -1054,42 +1185,82 @@ func ReportObserveClaimants(report *Report, names *ServiceNames, batch *Services
 
 // ReportClaimants is rk_report_claimants.
 func ReportClaimants(report *Report, finding uint, claimants []Claimant, n *uint) Result {
-	return Result(C.rk_report_claimants((*C.rk_report)(unsafe.Pointer(report)), C.size_t(finding), (*C.rk_claimant)(unsafe.Pointer(unsafe.SliceData(claimants))), C.size_t(len(claimants)), (*C.size_t)(unsafe.Pointer(n))))
+	c_report, entered := (*handle)(report).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(report).leave()
+	return Result(C.rk_report_claimants((*C.rk_report)(c_report), C.size_t(finding), (*C.rk_claimant)(unsafe.Pointer(unsafe.SliceData(claimants))), C.size_t(len(claimants)), (*C.size_t)(unsafe.Pointer(n))))
 }
 
 // ReportObjectRepairs is rk_report_object_repairs.
 func ReportObjectRepairs(report *Report, from uint, repairs []ObjectRepair, n *uint) Result {
-	return Result(C.rk_report_object_repairs((*C.rk_report)(unsafe.Pointer(report)), C.size_t(from), (*C.rk_object_repair)(unsafe.Pointer(unsafe.SliceData(repairs))), C.size_t(len(repairs)), (*C.size_t)(unsafe.Pointer(n))))
+	c_report, entered := (*handle)(report).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(report).leave()
+	return Result(C.rk_report_object_repairs((*C.rk_report)(c_report), C.size_t(from), (*C.rk_object_repair)(unsafe.Pointer(unsafe.SliceData(repairs))), C.size_t(len(repairs)), (*C.size_t)(unsafe.Pointer(n))))
 }
 
 // ReportLeaks is rk_report_leaks.
 func ReportLeaks(report *Report, from uint, leaks []Leak, n *uint) Result {
-	return Result(C.rk_report_leaks((*C.rk_report)(unsafe.Pointer(report)), C.size_t(from), (*C.rk_leak)(unsafe.Pointer(unsafe.SliceData(leaks))), C.size_t(len(leaks)), (*C.size_t)(unsafe.Pointer(n))))
+	c_report, entered := (*handle)(report).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(report).leave()
+	return Result(C.rk_report_leaks((*C.rk_report)(c_report), C.size_t(from), (*C.rk_leak)(unsafe.Pointer(unsafe.SliceData(leaks))), C.size_t(len(leaks)), (*C.size_t)(unsafe.Pointer(n))))
 }
 
 // ReportRange is rk_report_range.
 func ReportRange(report *Report, theRange uint, numbers *RangeReport) Result {
-	return Result(C.rk_report_range((*C.rk_report)(unsafe.Pointer(report)), C.size_t(theRange), (*C.rk_range_report)(unsafe.Pointer(numbers))))
+	c_report, entered := (*handle)(report).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(report).leave()
+	return Result(C.rk_report_range((*C.rk_report)(c_report), C.size_t(theRange), (*C.rk_range_report)(unsafe.Pointer(numbers))))
 }
 
 // ReportRuns is rk_report_runs.
 func ReportRuns(report *Report, theRange uint, set uint32, members bool, fromOffset uint64, runs []Run, n *uint, nextOffset *uint64) Result {
-	return Result(C.rk_report_runs((*C.rk_report)(unsafe.Pointer(report)), C.size_t(theRange), C.uint32_t(set), C.bool(members), C.uint64_t(fromOffset), (*C.rk_run)(unsafe.Pointer(unsafe.SliceData(runs))), C.size_t(len(runs)), (*C.size_t)(unsafe.Pointer(n)), (*C.uint64_t)(unsafe.Pointer(nextOffset))))
+	c_report, entered := (*handle)(report).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(report).leave()
+	return Result(C.rk_report_runs((*C.rk_report)(c_report), C.size_t(theRange), C.uint32_t(set), C.bool(members), C.uint64_t(fromOffset), (*C.rk_run)(unsafe.Pointer(unsafe.SliceData(runs))), C.size_t(len(runs)), (*C.size_t)(unsafe.Pointer(n)), (*C.uint64_t)(unsafe.Pointer(nextOffset))))
 }
 
 // ReportSnapshot is rk_report_snapshot.
 func ReportSnapshot(report *Report, theRange uint, values uint32, buffer []uint8, theLen *uint) Result {
-	return Result(C.rk_report_snapshot((*C.rk_report)(unsafe.Pointer(report)), C.size_t(theRange), C.uint32_t(values), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
+	c_report, entered := (*handle)(report).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(report).leave()
+	return Result(C.rk_report_snapshot((*C.rk_report)(c_report), C.size_t(theRange), C.uint32_t(values), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
 }
 
 // ReportState is rk_report_state.
 func ReportState(report *Report, theRange uint, value *Value, state *OffsetState) Result {
-	return Result(C.rk_report_state((*C.rk_report)(unsafe.Pointer(report)), C.size_t(theRange), (*C.rk_value)(unsafe.Pointer(value)), (*C.rk_offset_state)(unsafe.Pointer(state))))
+	c_report, entered := (*handle)(report).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(report).leave()
+	return Result(C.rk_report_state((*C.rk_report)(c_report), C.size_t(theRange), (*C.rk_value)(unsafe.Pointer(value)), (*C.rk_offset_state)(unsafe.Pointer(state))))
 }
 
 // ReportOccupancy is rk_report_occupancy.
 func ReportOccupancy(report *Report, theRange uint, count uint32, cells []Cell, n *uint) Result {
-	return Result(C.rk_report_occupancy((*C.rk_report)(unsafe.Pointer(report)), C.size_t(theRange), C.uint32_t(count), (*C.rk_cell)(unsafe.Pointer(unsafe.SliceData(cells))), C.size_t(len(cells)), (*C.size_t)(unsafe.Pointer(n))))
+	c_report, entered := (*handle)(report).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(report).leave()
+	return Result(C.rk_report_occupancy((*C.rk_report)(c_report), C.size_t(theRange), C.uint32_t(count), (*C.rk_cell)(unsafe.Pointer(unsafe.SliceData(cells))), C.size_t(len(cells)), (*C.size_t)(unsafe.Pointer(n))))
 }
 
 // IPAddressJudge is rk_ip_address_judge.
@@ -1107,7 +1278,9 @@ func CommitterNew(theRange *Range, strategy uint32, grace uint64, replace uint32
 	var c_committer *C.rk_committer
 	var c_error aligned[C.rk_error]
 	result := C.rk_committer_new((*C.rk_range)(unsafe.Pointer(theRange)), C.uint32_t(strategy), C.uint64_t(grace), C.uint32_t(replace), C.uint64_t(seed), &c_committer, &c_error.c)
-	*committer = (*Committer)(unsafe.Pointer(c_committer))
+	if result == C.RK_RESULT_OK {
+		*committer = (*Committer)(newHandle(unsafe.Pointer(c_committer), freeCommitter))
+	}
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -1116,6 +1289,11 @@ func CommitterNew(theRange *Range, strategy uint32, grace uint64, replace uint32
 
 // CommitterSubmit is rk_committer_submit.
 func CommitterSubmit(committer *Committer, submitted []Operation, values []Value, tickets []uint64, theError *Error) Result {
+	c_committer, entered := (*handle)(committer).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(committer).leave()
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
 	c_submitted := make([]C.rk_operation, len(submitted))
@@ -1123,7 +1301,7 @@ func CommitterSubmit(committer *Committer, submitted []Operation, values []Value
 		c_submitted[i] = submitted[i].toC(&pinner)
 	}
 	var c_error aligned[C.rk_error]
-	result := C.rk_committer_submit((*C.rk_committer)(unsafe.Pointer(committer)), unsafe.SliceData(c_submitted), C.size_t(len(tickets)), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(values))), C.size_t(len(values)), (*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(tickets))), &c_error.c)
+	result := C.rk_committer_submit((*C.rk_committer)(c_committer), unsafe.SliceData(c_submitted), C.size_t(len(tickets)), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(values))), C.size_t(len(values)), (*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(tickets))), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -1132,23 +1310,43 @@ func CommitterSubmit(committer *Committer, submitted []Operation, values []Value
 
 // CommitterCancel is rk_committer_cancel.
 func CommitterCancel(committer *Committer, ticket uint64) Result {
-	return Result(C.rk_committer_cancel((*C.rk_committer)(unsafe.Pointer(committer)), C.uint64_t(ticket)))
+	c_committer, entered := (*handle)(committer).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(committer).leave()
+	return Result(C.rk_committer_cancel((*C.rk_committer)(c_committer), C.uint64_t(ticket)))
 }
 
 // CommitterAbandon is rk_committer_abandon.
 func CommitterAbandon(committer *Committer, revision uint64, store uint32, values []Value) Result {
-	return Result(C.rk_committer_abandon((*C.rk_committer)(unsafe.Pointer(committer)), C.uint64_t(revision), C.uint32_t(store), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(values))), C.size_t(len(values))))
+	c_committer, entered := (*handle)(committer).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(committer).leave()
+	return Result(C.rk_committer_abandon((*C.rk_committer)(c_committer), C.uint64_t(revision), C.uint32_t(store), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(values))), C.size_t(len(values))))
 }
 
 // CommitterWritten is rk_committer_written.
 func CommitterWritten(committer *Committer, values []Value) Result {
-	return Result(C.rk_committer_written((*C.rk_committer)(unsafe.Pointer(committer)), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(values))), C.size_t(len(values))))
+	c_committer, entered := (*handle)(committer).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(committer).leave()
+	return Result(C.rk_committer_written((*C.rk_committer)(c_committer), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(values))), C.size_t(len(values))))
 }
 
 // CommitterPoll is rk_committer_poll.
 func CommitterPoll(committer *Committer, now uint64, step *Step) Result {
+	c_committer, entered := (*handle)(committer).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(committer).leave()
 	var c_step aligned[C.rk_step]
-	result := C.rk_committer_poll((*C.rk_committer)(unsafe.Pointer(committer)), C.uint64_t(now), &c_step.c)
+	result := C.rk_committer_poll((*C.rk_committer)(c_committer), C.uint64_t(now), &c_step.c)
 	if result == C.RK_RESULT_OK {
 		step.fromC(&c_step.c)
 	}
@@ -1157,6 +1355,11 @@ func CommitterPoll(committer *Committer, now uint64, step *Step) Result {
 
 // CommitterHandle is rk_committer_handle.
 func CommitterHandle(committer *Committer, event *Event, now uint64) Result {
+	c_committer, entered := (*handle)(committer).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(committer).leave()
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
 	var c_event aligned[C.rk_event]
@@ -1165,23 +1368,38 @@ func CommitterHandle(committer *Committer, event *Event, now uint64) Result {
 		c_event.c = event.toC(&pinner)
 		p_event = &c_event.c
 	}
-	return Result(C.rk_committer_handle((*C.rk_committer)(unsafe.Pointer(committer)), p_event, C.uint64_t(now)))
+	return Result(C.rk_committer_handle((*C.rk_committer)(c_committer), p_event, C.uint64_t(now)))
 }
 
 // CommitterKnown is rk_committer_known.
 func CommitterKnown(committer *Committer, known *Known) Result {
-	return Result(C.rk_committer_known((*C.rk_committer)(unsafe.Pointer(committer)), (*C.rk_known)(unsafe.Pointer(known))))
+	c_committer, entered := (*handle)(committer).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(committer).leave()
+	return Result(C.rk_committer_known((*C.rk_committer)(c_committer), (*C.rk_known)(unsafe.Pointer(known))))
 }
 
 // CommitterValue is rk_committer_value.
 func CommitterValue(committer *Committer, buffer []uint8, theLen *uint) Result {
-	return Result(C.rk_committer_value((*C.rk_committer)(unsafe.Pointer(committer)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
+	c_committer, entered := (*handle)(committer).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(committer).leave()
+	return Result(C.rk_committer_value((*C.rk_committer)(c_committer), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
 }
 
 // CommitterFinished is rk_committer_finished.
 func CommitterFinished(committer *Committer, finished []Finished, values []Value, bytes []uint8, n *uint) Result {
+	c_committer, entered := (*handle)(committer).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(committer).leave()
 	c_finished := make([]C.rk_finished, len(finished))
-	result := C.rk_committer_finished((*C.rk_committer)(unsafe.Pointer(committer)), unsafe.SliceData(c_finished), C.size_t(len(finished)), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(values))), C.size_t(len(values)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(bytes))), C.size_t(len(bytes)), (*C.size_t)(unsafe.Pointer(n)))
+	result := C.rk_committer_finished((*C.rk_committer)(c_committer), unsafe.SliceData(c_finished), C.size_t(len(finished)), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(values))), C.size_t(len(values)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(bytes))), C.size_t(len(bytes)), (*C.size_t)(unsafe.Pointer(n)))
 	if result == C.RK_RESULT_OK {
 		for i := range c_finished[:min(len(c_finished), int(*n))] {
 			finished[i].fromC(&c_finished[i])
@@ -1192,6 +1410,11 @@ func CommitterFinished(committer *Committer, finished []Finished, values []Value
 
 // CommitterSubmitEdit is rk_committer_submit_edit.
 func CommitterSubmitEdit(committer *Committer, edit *Edit, deadline uint64, ticket *uint64, theError *Error) Result {
+	c_committer, entered := (*handle)(committer).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(committer).leave()
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
 	var c_edit aligned[C.rk_edit]
@@ -1201,7 +1424,7 @@ func CommitterSubmitEdit(committer *Committer, edit *Edit, deadline uint64, tick
 		p_edit = &c_edit.c
 	}
 	var c_error aligned[C.rk_error]
-	result := C.rk_committer_submit_edit((*C.rk_committer)(unsafe.Pointer(committer)), p_edit, C.uint64_t(deadline), (*C.uint64_t)(unsafe.Pointer(ticket)), &c_error.c)
+	result := C.rk_committer_submit_edit((*C.rk_committer)(c_committer), p_edit, C.uint64_t(deadline), (*C.uint64_t)(unsafe.Pointer(ticket)), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -1213,7 +1436,9 @@ func LeakTrackerNew(passes uint8, interval uint64, keepsLeaks bool, tracker **Le
 	var c_tracker *C.rk_leak_tracker
 	var c_error aligned[C.rk_error]
 	result := C.rk_leak_tracker_new(C.uint8_t(passes), C.uint64_t(interval), C.bool(keepsLeaks), &c_tracker, &c_error.c)
-	*tracker = (*LeakTracker)(unsafe.Pointer(c_tracker))
+	if result == C.RK_RESULT_OK {
+		*tracker = (*LeakTracker)(newHandle(unsafe.Pointer(c_tracker), freeLeakTracker))
+	}
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -1222,16 +1447,33 @@ func LeakTrackerNew(passes uint8, interval uint64, keepsLeaks bool, tracker **Le
 
 // RepairPassNew is rk_repair_pass_new.
 func RepairPassNew(tracker *LeakTracker, pass **RepairPass) Result {
+	c_tracker, entered := (*handle)(tracker).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(tracker).leave()
 	var c_pass *C.rk_repair_pass
-	result := C.rk_repair_pass_new((*C.rk_leak_tracker)(unsafe.Pointer(tracker)), &c_pass)
-	*pass = (*RepairPass)(unsafe.Pointer(c_pass))
+	result := C.rk_repair_pass_new((*C.rk_leak_tracker)(c_tracker), &c_pass)
+	if result == C.RK_RESULT_OK {
+		*pass = (*RepairPass)(newHandle(unsafe.Pointer(c_pass), freeRepairPass))
+	}
 	return Result(result)
 }
 
 // RepairPassBegin is rk_repair_pass_begin.
 func RepairPassBegin(pass *RepairPass, committer *Committer, theError *Error) Result {
+	c_pass, entered := (*handle)(pass).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(pass).leave()
+	c_committer, entered := (*handle)(committer).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(committer).leave()
 	var c_error aligned[C.rk_error]
-	result := C.rk_repair_pass_begin((*C.rk_repair_pass)(unsafe.Pointer(pass)), (*C.rk_committer)(unsafe.Pointer(committer)), &c_error.c)
+	result := C.rk_repair_pass_begin((*C.rk_repair_pass)(c_pass), (*C.rk_committer)(c_committer), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -1240,8 +1482,18 @@ func RepairPassBegin(pass *RepairPass, committer *Committer, theError *Error) Re
 
 // RepairPassRead is rk_repair_pass_read.
 func RepairPassRead(pass *RepairPass, committer *Committer, revision uint64, data []uint8, now uint64, needsFence *bool, theError *Error) Result {
+	c_pass, entered := (*handle)(pass).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(pass).leave()
+	c_committer, entered := (*handle)(committer).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(committer).leave()
 	var c_error aligned[C.rk_error]
-	result := C.rk_repair_pass_read((*C.rk_repair_pass)(unsafe.Pointer(pass)), (*C.rk_committer)(unsafe.Pointer(committer)), C.uint64_t(revision), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(data))), C.size_t(len(data)), C.uint64_t(now), (*C.bool)(unsafe.Pointer(needsFence)), &c_error.c)
+	result := C.rk_repair_pass_read((*C.rk_repair_pass)(c_pass), (*C.rk_committer)(c_committer), C.uint64_t(revision), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(data))), C.size_t(len(data)), C.uint64_t(now), (*C.bool)(unsafe.Pointer(needsFence)), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -1250,8 +1502,18 @@ func RepairPassRead(pass *RepairPass, committer *Committer, revision uint64, dat
 
 // RepairPassFenced is rk_repair_pass_fenced.
 func RepairPassFenced(pass *RepairPass, committer *Committer, fence uint64, look uint64, theError *Error) Result {
+	c_pass, entered := (*handle)(pass).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(pass).leave()
+	c_committer, entered := (*handle)(committer).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(committer).leave()
 	var c_error aligned[C.rk_error]
-	result := C.rk_repair_pass_fenced((*C.rk_repair_pass)(unsafe.Pointer(pass)), (*C.rk_committer)(unsafe.Pointer(committer)), C.uint64_t(fence), C.uint64_t(look), &c_error.c)
+	result := C.rk_repair_pass_fenced((*C.rk_repair_pass)(c_pass), (*C.rk_committer)(c_committer), C.uint64_t(fence), C.uint64_t(look), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -1260,10 +1522,17 @@ func RepairPassFenced(pass *RepairPass, committer *Committer, fence uint64, look
 
 // RepairPassAudit is rk_repair_pass_audit.
 func RepairPassAudit(pass *RepairPass, ipaddresses bool, now *int64, audit **Audit, theError *Error) Result {
+	c_pass, entered := (*handle)(pass).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(pass).leave()
 	var c_audit *C.rk_audit
 	var c_error aligned[C.rk_error]
-	result := C.rk_repair_pass_audit((*C.rk_repair_pass)(unsafe.Pointer(pass)), C.bool(ipaddresses), (*C.int64_t)(unsafe.Pointer(now)), &c_audit, &c_error.c)
-	*audit = (*Audit)(unsafe.Pointer(c_audit))
+	result := C.rk_repair_pass_audit((*C.rk_repair_pass)(c_pass), C.bool(ipaddresses), (*C.int64_t)(unsafe.Pointer(now)), &c_audit, &c_error.c)
+	if result == C.RK_RESULT_OK {
+		*audit = (*Audit)(newHandle(unsafe.Pointer(c_audit), freeAudit))
+	}
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -1272,10 +1541,22 @@ func RepairPassAudit(pass *RepairPass, ipaddresses bool, now *int64, audit **Aud
 
 // RepairPassFinish is rk_repair_pass_finish.
 func RepairPassFinish(pass *RepairPass, audit *Audit, report **Report, theError *Error) Result {
+	c_pass, entered := (*handle)(pass).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(pass).leave()
+	c_audit, entered := (*handle)(audit).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(audit).leave()
 	var c_report *C.rk_report
 	var c_error aligned[C.rk_error]
-	result := C.rk_repair_pass_finish((*C.rk_repair_pass)(unsafe.Pointer(pass)), (*C.rk_audit)(unsafe.Pointer(audit)), &c_report, &c_error.c)
-	*report = (*Report)(unsafe.Pointer(c_report))
+	result := C.rk_repair_pass_finish((*C.rk_repair_pass)(c_pass), (*C.rk_audit)(c_audit), &c_report, &c_error.c)
+	if result == C.RK_RESULT_OK {
+		*report = (*Report)(newHandle(unsafe.Pointer(c_report), freeReport))
+	}
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -1284,8 +1565,18 @@ func RepairPassFinish(pass *RepairPass, audit *Audit, report **Report, theError 
 
 // RepairPassCheck is rk_repair_pass_check.
 func RepairPassCheck(pass *RepairPass, committer *Committer, theError *Error) Result {
+	c_pass, entered := (*handle)(pass).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(pass).leave()
+	c_committer, entered := (*handle)(committer).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(committer).leave()
 	var c_error aligned[C.rk_error]
-	result := C.rk_repair_pass_check((*C.rk_repair_pass)(unsafe.Pointer(pass)), (*C.rk_committer)(unsafe.Pointer(committer)), &c_error.c)
+	result := C.rk_repair_pass_check((*C.rk_repair_pass)(c_pass), (*C.rk_committer)(c_committer), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -1294,8 +1585,18 @@ func RepairPassCheck(pass *RepairPass, committer *Committer, theError *Error) Re
 
 // CommitterSubmitRepair is rk_committer_submit_repair.
 func CommitterSubmitRepair(committer *Committer, pass *RepairPass, listed uint64, isGuarded bool, deadline uint64, ticket *uint64, theError *Error) Result {
+	c_committer, entered := (*handle)(committer).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(committer).leave()
+	c_pass, entered := (*handle)(pass).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(pass).leave()
 	var c_error aligned[C.rk_error]
-	result := C.rk_committer_submit_repair((*C.rk_committer)(unsafe.Pointer(committer)), (*C.rk_repair_pass)(unsafe.Pointer(pass)), C.uint64_t(listed), C.bool(isGuarded), C.uint64_t(deadline), (*C.uint64_t)(unsafe.Pointer(ticket)), &c_error.c)
+	result := C.rk_committer_submit_repair((*C.rk_committer)(c_committer), (*C.rk_repair_pass)(c_pass), C.uint64_t(listed), C.bool(isGuarded), C.uint64_t(deadline), (*C.uint64_t)(unsafe.Pointer(ticket)), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -1306,78 +1607,150 @@ func CommitterSubmitRepair(committer *Committer, pass *RepairPass, listed uint64
 func IndexNew(seed uint64, index **Index) Result {
 	var c_index *C.rk_index
 	result := C.rk_index_new(C.uint64_t(seed), &c_index)
-	*index = (*Index)(unsafe.Pointer(c_index))
+	if result == C.RK_RESULT_OK {
+		*index = (*Index)(newHandle(unsafe.Pointer(c_index), freeIndex))
+	}
 	return Result(result)
 }
 
 // IndexInsertCIDR is rk_index_insert_cidr.
 func IndexInsertCIDR(index *Index, cidr *ServiceCIDR, added *bool) Result {
-	return Result(C.rk_index_insert_cidr((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_service_cidr)(unsafe.Pointer(cidr)), (*C.bool)(unsafe.Pointer(added))))
+	c_index, entered := (*handle)(index).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(index).leave()
+	return Result(C.rk_index_insert_cidr((*C.rk_index)(c_index), (*C.rk_service_cidr)(unsafe.Pointer(cidr)), (*C.bool)(unsafe.Pointer(added))))
 }
 
 // IndexRemoveCIDR is rk_index_remove_cidr.
 func IndexRemoveCIDR(index *Index, cidr *ServiceCIDR, removed *bool) Result {
-	return Result(C.rk_index_remove_cidr((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_service_cidr)(unsafe.Pointer(cidr)), (*C.bool)(unsafe.Pointer(removed))))
+	c_index, entered := (*handle)(index).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(index).leave()
+	return Result(C.rk_index_remove_cidr((*C.rk_index)(c_index), (*C.rk_service_cidr)(unsafe.Pointer(cidr)), (*C.bool)(unsafe.Pointer(removed))))
 }
 
 // IndexUsage is rk_index_usage.
 func IndexUsage(index *Index, cidr *ServiceCIDR, used *uint64, free *uint64) Result {
-	return Result(C.rk_index_usage((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_service_cidr)(unsafe.Pointer(cidr)), (*C.uint64_t)(unsafe.Pointer(used)), (*C.uint64_t)(unsafe.Pointer(free))))
+	c_index, entered := (*handle)(index).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(index).leave()
+	return Result(C.rk_index_usage((*C.rk_index)(c_index), (*C.rk_service_cidr)(unsafe.Pointer(cidr)), (*C.uint64_t)(unsafe.Pointer(used)), (*C.uint64_t)(unsafe.Pointer(free))))
 }
 
 // IndexIsTaken is rk_index_is_taken.
 func IndexIsTaken(index *Index, value *Value, isTaken *bool) Result {
-	return Result(C.rk_index_is_taken((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_value)(unsafe.Pointer(value)), (*C.bool)(unsafe.Pointer(isTaken))))
+	c_index, entered := (*handle)(index).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(index).leave()
+	return Result(C.rk_index_is_taken((*C.rk_index)(c_index), (*C.rk_value)(unsafe.Pointer(value)), (*C.bool)(unsafe.Pointer(isTaken))))
 }
 
 // IndexReserve is rk_index_reserve.
 func IndexReserve(index *Index, cidrs []ServiceCIDR, until uint64, reservation *Reservation) Result {
-	return Result(C.rk_index_reserve((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_service_cidr)(unsafe.Pointer(unsafe.SliceData(cidrs))), C.size_t(len(cidrs)), C.uint64_t(until), (*C.rk_reservation)(unsafe.Pointer(reservation))))
+	c_index, entered := (*handle)(index).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(index).leave()
+	return Result(C.rk_index_reserve((*C.rk_index)(c_index), (*C.rk_service_cidr)(unsafe.Pointer(unsafe.SliceData(cidrs))), C.size_t(len(cidrs)), C.uint64_t(until), (*C.rk_reservation)(unsafe.Pointer(reservation))))
 }
 
 // IndexReserveAddress is rk_index_reserve_address.
 func IndexReserveAddress(index *Index, value *Value, until uint64, reservation *Reservation) Result {
-	return Result(C.rk_index_reserve_address((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_value)(unsafe.Pointer(value)), C.uint64_t(until), (*C.rk_reservation)(unsafe.Pointer(reservation))))
+	c_index, entered := (*handle)(index).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(index).leave()
+	return Result(C.rk_index_reserve_address((*C.rk_index)(c_index), (*C.rk_value)(unsafe.Pointer(value)), C.uint64_t(until), (*C.rk_reservation)(unsafe.Pointer(reservation))))
 }
 
 // IndexConfirm is rk_index_confirm.
 func IndexConfirm(index *Index, reservation *Reservation, revision uint64) Result {
-	return Result(C.rk_index_confirm((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_reservation)(unsafe.Pointer(reservation)), C.uint64_t(revision)))
+	c_index, entered := (*handle)(index).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(index).leave()
+	return Result(C.rk_index_confirm((*C.rk_index)(c_index), (*C.rk_reservation)(unsafe.Pointer(reservation)), C.uint64_t(revision)))
 }
 
 // IndexCreated is rk_index_created.
 func IndexCreated(index *Index, address *Value, revision uint64) Result {
-	return Result(C.rk_index_created((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_value)(unsafe.Pointer(address)), C.uint64_t(revision)))
+	c_index, entered := (*handle)(index).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(index).leave()
+	return Result(C.rk_index_created((*C.rk_index)(c_index), (*C.rk_value)(unsafe.Pointer(address)), C.uint64_t(revision)))
 }
 
 // IndexAbort is rk_index_abort.
 func IndexAbort(index *Index, reservation *Reservation) Result {
-	return Result(C.rk_index_abort((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_reservation)(unsafe.Pointer(reservation))))
+	c_index, entered := (*handle)(index).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(index).leave()
+	return Result(C.rk_index_abort((*C.rk_index)(c_index), (*C.rk_reservation)(unsafe.Pointer(reservation))))
 }
 
 // IndexAlreadyExists is rk_index_already_exists.
 func IndexAlreadyExists(index *Index, reservation *Reservation) Result {
-	return Result(C.rk_index_already_exists((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_reservation)(unsafe.Pointer(reservation))))
+	c_index, entered := (*handle)(index).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(index).leave()
+	return Result(C.rk_index_already_exists((*C.rk_index)(c_index), (*C.rk_reservation)(unsafe.Pointer(reservation))))
 }
 
 // IndexExpire is rk_index_expire.
 func IndexExpire(index *Index, now uint64, expired *uint) Result {
-	return Result(C.rk_index_expire((*C.rk_index)(unsafe.Pointer(index)), C.uint64_t(now), (*C.size_t)(unsafe.Pointer(expired))))
+	c_index, entered := (*handle)(index).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(index).leave()
+	return Result(C.rk_index_expire((*C.rk_index)(c_index), C.uint64_t(now), (*C.size_t)(unsafe.Pointer(expired))))
 }
 
 // IndexAdded is rk_index_added.
 func IndexAdded(index *Index, value *Value, revision uint64) Result {
-	return Result(C.rk_index_added((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_value)(unsafe.Pointer(value)), C.uint64_t(revision)))
+	c_index, entered := (*handle)(index).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(index).leave()
+	return Result(C.rk_index_added((*C.rk_index)(c_index), (*C.rk_value)(unsafe.Pointer(value)), C.uint64_t(revision)))
 }
 
 // IndexRemoved is rk_index_removed.
 func IndexRemoved(index *Index, value *Value, revision uint64) Result {
-	return Result(C.rk_index_removed((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_value)(unsafe.Pointer(value)), C.uint64_t(revision)))
+	c_index, entered := (*handle)(index).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(index).leave()
+	return Result(C.rk_index_removed((*C.rk_index)(c_index), (*C.rk_value)(unsafe.Pointer(value)), C.uint64_t(revision)))
 }
 
 // IndexReplace is rk_index_replace.
 func IndexReplace(index *Index, values []Value, revision uint64, changes *IndexChanges) Result {
-	return Result(C.rk_index_replace((*C.rk_index)(unsafe.Pointer(index)), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(values))), C.size_t(len(values)), C.uint64_t(revision), (*C.rk_index_changes)(unsafe.Pointer(changes))))
+	c_index, entered := (*handle)(index).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(index).leave()
+	return Result(C.rk_index_replace((*C.rk_index)(c_index), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(values))), C.size_t(len(values)), C.uint64_t(revision), (*C.rk_index_changes)(unsafe.Pointer(changes))))
 }
 
 // LedgerValueText is rk_ledger_value_text.
@@ -1390,7 +1763,9 @@ func LedgerNew(pool string, stored []uint8, seed uint64, ledger **Ledger, theErr
 	var c_ledger *C.rk_ledger
 	var c_error aligned[C.rk_error]
 	result := C.rk_ledger_new((*C.char)(unsafe.Pointer(unsafe.StringData(pool))), C.size_t(len(pool)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(stored))), C.size_t(len(stored)), C.uint64_t(seed), &c_ledger, &c_error.c)
-	*ledger = (*Ledger)(unsafe.Pointer(c_ledger))
+	if result == C.RK_RESULT_OK {
+		*ledger = (*Ledger)(newHandle(unsafe.Pointer(c_ledger), freeLedger))
+	}
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -1399,8 +1774,13 @@ func LedgerNew(pool string, stored []uint8, seed uint64, ledger **Ledger, theErr
 
 // LedgerApply is rk_ledger_apply.
 func LedgerApply(ledger *Ledger, change *LedgerChange, owner string, now uint64, allocations []LedgerAllocation, n *uint, theError *Error) Result {
+	c_ledger, entered := (*handle)(ledger).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(ledger).leave()
 	var c_error aligned[C.rk_error]
-	result := C.rk_ledger_apply((*C.rk_ledger)(unsafe.Pointer(ledger)), (*C.rk_ledger_change)(unsafe.Pointer(change)), (*C.char)(unsafe.Pointer(unsafe.StringData(owner))), C.size_t(len(owner)), C.uint64_t(now), (*C.rk_ledger_allocation)(unsafe.Pointer(unsafe.SliceData(allocations))), C.size_t(len(allocations)), (*C.size_t)(unsafe.Pointer(n)), &c_error.c)
+	result := C.rk_ledger_apply((*C.rk_ledger)(c_ledger), (*C.rk_ledger_change)(unsafe.Pointer(change)), (*C.char)(unsafe.Pointer(unsafe.StringData(owner))), C.size_t(len(owner)), C.uint64_t(now), (*C.rk_ledger_allocation)(unsafe.Pointer(unsafe.SliceData(allocations))), C.size_t(len(allocations)), (*C.size_t)(unsafe.Pointer(n)), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -1409,8 +1789,13 @@ func LedgerApply(ledger *Ledger, change *LedgerChange, owner string, now uint64,
 
 // LedgerParseValue is rk_ledger_parse_value.
 func LedgerParseValue(ledger *Ledger, spec string, value *LedgerValue, theError *Error) Result {
+	c_ledger, entered := (*handle)(ledger).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(ledger).leave()
 	var c_error aligned[C.rk_error]
-	result := C.rk_ledger_parse_value((*C.rk_ledger)(unsafe.Pointer(ledger)), (*C.char)(unsafe.Pointer(unsafe.StringData(spec))), C.size_t(len(spec)), (*C.rk_ledger_value)(unsafe.Pointer(value)), &c_error.c)
+	result := C.rk_ledger_parse_value((*C.rk_ledger)(c_ledger), (*C.char)(unsafe.Pointer(unsafe.StringData(spec))), C.size_t(len(spec)), (*C.rk_ledger_value)(unsafe.Pointer(value)), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -1419,8 +1804,13 @@ func LedgerParseValue(ledger *Ledger, spec string, value *LedgerValue, theError 
 
 // LedgerOwnerOf is rk_ledger_owner_of.
 func LedgerOwnerOf(ledger *Ledger, value *LedgerValue, inUse *bool, buffer []byte, theLen *uint, theError *Error) Result {
+	c_ledger, entered := (*handle)(ledger).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(ledger).leave()
 	var c_error aligned[C.rk_error]
-	result := C.rk_ledger_owner_of((*C.rk_ledger)(unsafe.Pointer(ledger)), (*C.rk_ledger_value)(unsafe.Pointer(value)), (*C.bool)(unsafe.Pointer(inUse)), (*C.char)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen)), &c_error.c)
+	result := C.rk_ledger_owner_of((*C.rk_ledger)(c_ledger), (*C.rk_ledger_value)(unsafe.Pointer(value)), (*C.bool)(unsafe.Pointer(inUse)), (*C.char)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen)), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -1429,28 +1819,53 @@ func LedgerOwnerOf(ledger *Ledger, value *LedgerValue, inUse *bool, buffer []byt
 
 // LedgerOwnedBy is rk_ledger_owned_by.
 func LedgerOwnedBy(ledger *Ledger, owner string, allocations []LedgerAllocation, theLen *uint) Result {
-	return Result(C.rk_ledger_owned_by((*C.rk_ledger)(unsafe.Pointer(ledger)), (*C.char)(unsafe.Pointer(unsafe.StringData(owner))), C.size_t(len(owner)), (*C.rk_ledger_allocation)(unsafe.Pointer(unsafe.SliceData(allocations))), C.size_t(len(allocations)), (*C.size_t)(unsafe.Pointer(theLen))))
+	c_ledger, entered := (*handle)(ledger).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(ledger).leave()
+	return Result(C.rk_ledger_owned_by((*C.rk_ledger)(c_ledger), (*C.char)(unsafe.Pointer(unsafe.StringData(owner))), C.size_t(len(owner)), (*C.rk_ledger_allocation)(unsafe.Pointer(unsafe.SliceData(allocations))), C.size_t(len(allocations)), (*C.size_t)(unsafe.Pointer(theLen))))
 }
 
 // LedgerValues is rk_ledger_values.
 func LedgerValues(ledger *Ledger, fromOffset uint64, values []LedgerValue, n *uint, nextOffset *uint64) Result {
-	return Result(C.rk_ledger_values((*C.rk_ledger)(unsafe.Pointer(ledger)), C.uint64_t(fromOffset), (*C.rk_ledger_value)(unsafe.Pointer(unsafe.SliceData(values))), C.size_t(len(values)), (*C.size_t)(unsafe.Pointer(n)), (*C.uint64_t)(unsafe.Pointer(nextOffset))))
+	c_ledger, entered := (*handle)(ledger).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(ledger).leave()
+	return Result(C.rk_ledger_values((*C.rk_ledger)(c_ledger), C.uint64_t(fromOffset), (*C.rk_ledger_value)(unsafe.Pointer(unsafe.SliceData(values))), C.size_t(len(values)), (*C.size_t)(unsafe.Pointer(n)), (*C.uint64_t)(unsafe.Pointer(nextOffset))))
 }
 
 // LedgerCount is rk_ledger_count.
 func LedgerCount(ledger *Ledger, usage *LedgerUsage) Result {
-	return Result(C.rk_ledger_count((*C.rk_ledger)(unsafe.Pointer(ledger)), (*C.rk_ledger_usage)(unsafe.Pointer(usage))))
+	c_ledger, entered := (*handle)(ledger).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(ledger).leave()
+	return Result(C.rk_ledger_count((*C.rk_ledger)(c_ledger), (*C.rk_ledger_usage)(unsafe.Pointer(usage))))
 }
 
 // LedgerEncode is rk_ledger_encode.
 func LedgerEncode(ledger *Ledger, buffer []uint8, theLen *uint) Result {
-	return Result(C.rk_ledger_encode((*C.rk_ledger)(unsafe.Pointer(ledger)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
+	c_ledger, entered := (*handle)(ledger).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(ledger).leave()
+	return Result(C.rk_ledger_encode((*C.rk_ledger)(c_ledger), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
 }
 
 // LedgerAudit is rk_ledger_audit.
 func LedgerAudit(ledger *Ledger, question string, buffer []byte, theLen *uint, theError *Error) Result {
+	c_ledger, entered := (*handle)(ledger).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(ledger).leave()
 	var c_error aligned[C.rk_error]
-	result := C.rk_ledger_audit((*C.rk_ledger)(unsafe.Pointer(ledger)), (*C.char)(unsafe.Pointer(unsafe.StringData(question))), C.size_t(len(question)), (*C.char)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen)), &c_error.c)
+	result := C.rk_ledger_audit((*C.rk_ledger)(c_ledger), (*C.char)(unsafe.Pointer(unsafe.StringData(question))), C.size_t(len(question)), (*C.char)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen)), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -1462,7 +1877,9 @@ func SharedLedgerNew(pool string, seed uint64, shared **SharedLedger, theError *
 	var c_shared *C.rk_shared_ledger
 	var c_error aligned[C.rk_error]
 	result := C.rk_shared_ledger_new((*C.char)(unsafe.Pointer(unsafe.StringData(pool))), C.size_t(len(pool)), C.uint64_t(seed), &c_shared, &c_error.c)
-	*shared = (*SharedLedger)(unsafe.Pointer(c_shared))
+	if result == C.RK_RESULT_OK {
+		*shared = (*SharedLedger)(newHandle(unsafe.Pointer(c_shared), freeSharedLedger))
+	}
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -1471,8 +1888,13 @@ func SharedLedgerNew(pool string, seed uint64, shared **SharedLedger, theError *
 
 // SharedLedgerSubmit is rk_shared_ledger_submit.
 func SharedLedgerSubmit(shared *SharedLedger, change *LedgerChange, owner string, ticket *uint64, theError *Error) Result {
+	c_shared, entered := (*handle)(shared).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(shared).leave()
 	var c_error aligned[C.rk_error]
-	result := C.rk_shared_ledger_submit((*C.rk_shared_ledger)(unsafe.Pointer(shared)), (*C.rk_ledger_change)(unsafe.Pointer(change)), (*C.char)(unsafe.Pointer(unsafe.StringData(owner))), C.size_t(len(owner)), (*C.uint64_t)(unsafe.Pointer(ticket)), &c_error.c)
+	result := C.rk_shared_ledger_submit((*C.rk_shared_ledger)(c_shared), (*C.rk_ledger_change)(unsafe.Pointer(change)), (*C.char)(unsafe.Pointer(unsafe.StringData(owner))), C.size_t(len(owner)), (*C.uint64_t)(unsafe.Pointer(ticket)), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -1481,23 +1903,43 @@ func SharedLedgerSubmit(shared *SharedLedger, change *LedgerChange, owner string
 
 // SharedLedgerAbandon is rk_shared_ledger_abandon.
 func SharedLedgerAbandon(shared *SharedLedger, ticket uint64) Result {
-	return Result(C.rk_shared_ledger_abandon((*C.rk_shared_ledger)(unsafe.Pointer(shared)), C.uint64_t(ticket)))
+	c_shared, entered := (*handle)(shared).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(shared).leave()
+	return Result(C.rk_shared_ledger_abandon((*C.rk_shared_ledger)(c_shared), C.uint64_t(ticket)))
 }
 
 // SharedLedgerPoll is rk_shared_ledger_poll.
 func SharedLedgerPoll(shared *SharedLedger, now uint64, request *LedgerRequest) Result {
-	return Result(C.rk_shared_ledger_poll((*C.rk_shared_ledger)(unsafe.Pointer(shared)), C.uint64_t(now), (*C.rk_ledger_request)(unsafe.Pointer(request))))
+	c_shared, entered := (*handle)(shared).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(shared).leave()
+	return Result(C.rk_shared_ledger_poll((*C.rk_shared_ledger)(c_shared), C.uint64_t(now), (*C.rk_ledger_request)(unsafe.Pointer(request))))
 }
 
 // SharedLedgerPut is rk_shared_ledger_put.
 func SharedLedgerPut(shared *SharedLedger, value []uint8, token []uint8) Result {
-	return Result(C.rk_shared_ledger_put((*C.rk_shared_ledger)(unsafe.Pointer(shared)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(value))), C.size_t(len(value)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(token))), C.size_t(len(token))))
+	c_shared, entered := (*handle)(shared).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(shared).leave()
+	return Result(C.rk_shared_ledger_put((*C.rk_shared_ledger)(c_shared), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(value))), C.size_t(len(value)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(token))), C.size_t(len(token))))
 }
 
 // SharedLedgerAnswered is rk_shared_ledger_answered.
 func SharedLedgerAnswered(shared *SharedLedger, answer uint32, now uint64, value []uint8, token []uint8, theError *Error) Result {
+	c_shared, entered := (*handle)(shared).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(shared).leave()
 	var c_error aligned[C.rk_error]
-	result := C.rk_shared_ledger_answered((*C.rk_shared_ledger)(unsafe.Pointer(shared)), C.uint32_t(answer), C.uint64_t(now), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(value))), C.size_t(len(value)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(token))), C.size_t(len(token)), &c_error.c)
+	result := C.rk_shared_ledger_answered((*C.rk_shared_ledger)(c_shared), C.uint32_t(answer), C.uint64_t(now), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(value))), C.size_t(len(value)), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(token))), C.size_t(len(token)), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -1506,8 +1948,13 @@ func SharedLedgerAnswered(shared *SharedLedger, answer uint32, now uint64, value
 
 // SharedLedgerOutcome is rk_shared_ledger_outcome.
 func SharedLedgerOutcome(shared *SharedLedger, ticket uint64, allocations []LedgerAllocation, n *uint, theError *Error) Result {
+	c_shared, entered := (*handle)(shared).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(shared).leave()
 	var c_error aligned[C.rk_error]
-	result := C.rk_shared_ledger_outcome((*C.rk_shared_ledger)(unsafe.Pointer(shared)), C.uint64_t(ticket), (*C.rk_ledger_allocation)(unsafe.Pointer(unsafe.SliceData(allocations))), C.size_t(len(allocations)), (*C.size_t)(unsafe.Pointer(n)), &c_error.c)
+	result := C.rk_shared_ledger_outcome((*C.rk_shared_ledger)(c_shared), C.uint64_t(ticket), (*C.rk_ledger_allocation)(unsafe.Pointer(unsafe.SliceData(allocations))), C.size_t(len(allocations)), (*C.size_t)(unsafe.Pointer(n)), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -1516,9 +1963,16 @@ func SharedLedgerOutcome(shared *SharedLedger, ticket uint64, allocations []Ledg
 
 // SharedLedgerKnown is rk_shared_ledger_known.
 func SharedLedgerKnown(shared *SharedLedger, ledger **Ledger) Result {
+	c_shared, entered := (*handle)(shared).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(shared).leave()
 	var c_ledger *C.rk_ledger
-	result := C.rk_shared_ledger_known((*C.rk_shared_ledger)(unsafe.Pointer(shared)), &c_ledger)
-	*ledger = (*Ledger)(unsafe.Pointer(c_ledger))
+	result := C.rk_shared_ledger_known((*C.rk_shared_ledger)(c_shared), &c_ledger)
+	if result == C.RK_RESULT_OK {
+		*ledger = (*Ledger)(newHandle(unsafe.Pointer(c_ledger), freeLedger))
+	}
 	return Result(result)
 }
 
@@ -1527,7 +1981,9 @@ func BootstrapNew(config string, bootstrap **Bootstrap, theError *Error) Result 
 	var c_bootstrap *C.rk_bootstrap
 	var c_error aligned[C.rk_error]
 	result := C.rk_bootstrap_new((*C.char)(unsafe.Pointer(unsafe.StringData(config))), C.size_t(len(config)), &c_bootstrap, &c_error.c)
-	*bootstrap = (*Bootstrap)(unsafe.Pointer(c_bootstrap))
+	if result == C.RK_RESULT_OK {
+		*bootstrap = (*Bootstrap)(newHandle(unsafe.Pointer(c_bootstrap), freeBootstrap))
+	}
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -1536,13 +1992,23 @@ func BootstrapNew(config string, bootstrap **Bootstrap, theError *Error) Result 
 
 // BootstrapPoll is rk_bootstrap_poll.
 func BootstrapPoll(bootstrap *Bootstrap, now uint64, buffer []byte, theLen *uint) Result {
-	return Result(C.rk_bootstrap_poll((*C.rk_bootstrap)(unsafe.Pointer(bootstrap)), C.uint64_t(now), (*C.char)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
+	c_bootstrap, entered := (*handle)(bootstrap).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(bootstrap).leave()
+	return Result(C.rk_bootstrap_poll((*C.rk_bootstrap)(c_bootstrap), C.uint64_t(now), (*C.char)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
 }
 
 // BootstrapAnswered is rk_bootstrap_answered.
 func BootstrapAnswered(bootstrap *Bootstrap, now uint64, iD uint64, answer string, theError *Error) Result {
+	c_bootstrap, entered := (*handle)(bootstrap).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(bootstrap).leave()
 	var c_error aligned[C.rk_error]
-	result := C.rk_bootstrap_answered((*C.rk_bootstrap)(unsafe.Pointer(bootstrap)), C.uint64_t(now), C.uint64_t(iD), (*C.char)(unsafe.Pointer(unsafe.StringData(answer))), C.size_t(len(answer)), &c_error.c)
+	result := C.rk_bootstrap_answered((*C.rk_bootstrap)(c_bootstrap), C.uint64_t(now), C.uint64_t(iD), (*C.char)(unsafe.Pointer(unsafe.StringData(answer))), C.size_t(len(answer)), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -1551,8 +2017,13 @@ func BootstrapAnswered(bootstrap *Bootstrap, now uint64, iD uint64, answer strin
 
 // BootstrapWatched is rk_bootstrap_watched.
 func BootstrapWatched(bootstrap *Bootstrap, now uint64, event string, theError *Error) Result {
+	c_bootstrap, entered := (*handle)(bootstrap).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(bootstrap).leave()
 	var c_error aligned[C.rk_error]
-	result := C.rk_bootstrap_watched((*C.rk_bootstrap)(unsafe.Pointer(bootstrap)), C.uint64_t(now), (*C.char)(unsafe.Pointer(unsafe.StringData(event))), C.size_t(len(event)), &c_error.c)
+	result := C.rk_bootstrap_watched((*C.rk_bootstrap)(c_bootstrap), C.uint64_t(now), (*C.char)(unsafe.Pointer(unsafe.StringData(event))), C.size_t(len(event)), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -1561,7 +2032,12 @@ func BootstrapWatched(bootstrap *Bootstrap, now uint64, event string, theError *
 
 // BootstrapStop is rk_bootstrap_stop.
 func BootstrapStop(bootstrap *Bootstrap, now uint64) Result {
-	return Result(C.rk_bootstrap_stop((*C.rk_bootstrap)(unsafe.Pointer(bootstrap)), C.uint64_t(now)))
+	c_bootstrap, entered := (*handle)(bootstrap).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(bootstrap).leave()
+	return Result(C.rk_bootstrap_stop((*C.rk_bootstrap)(c_bootstrap), C.uint64_t(now)))
 }
 
 // BootstrapPlan is rk_bootstrap_plan.
@@ -1576,120 +2052,108 @@ func BootstrapPlan(question string, buffer []byte, theLen *uint, theError *Error
 
 // AllocatorFree is rk_allocator_free.
 func AllocatorFree(allocator *Allocator) {
-	C.rk_allocator_free((*C.rk_allocator)(unsafe.Pointer(allocator)))
+	(*handle)(allocator).close()
 }
 
-// AllocatorClose is rk_allocator_close.
-func AllocatorClose(allocator *Allocator) Result {
-	return Result(C.rk_allocator_close((*C.rk_allocator)(unsafe.Pointer(allocator))))
+func freeAllocator(c unsafe.Pointer) {
+	C.rk_allocator_free((*C.rk_allocator)(c))
 }
 
 // RangeAllocationFree is rk_range_allocation_free.
 func RangeAllocationFree(theObject *RangeAllocation) {
-	C.rk_range_allocation_free((*C.rk_range_allocation)(unsafe.Pointer(theObject)))
+	(*handle)(theObject).close()
 }
 
-// RangeAllocationClose is rk_range_allocation_close.
-func RangeAllocationClose(theObject *RangeAllocation) Result {
-	return Result(C.rk_range_allocation_close((*C.rk_range_allocation)(unsafe.Pointer(theObject))))
+func freeRangeAllocation(c unsafe.Pointer) {
+	C.rk_range_allocation_free((*C.rk_range_allocation)(c))
 }
 
 // LeakCountersFree is rk_leak_counters_free.
 func LeakCountersFree(counters *LeakCounters) {
-	C.rk_leak_counters_free((*C.rk_leak_counters)(unsafe.Pointer(counters)))
+	(*handle)(counters).close()
 }
 
-// LeakCountersClose is rk_leak_counters_close.
-func LeakCountersClose(counters *LeakCounters) Result {
-	return Result(C.rk_leak_counters_close((*C.rk_leak_counters)(unsafe.Pointer(counters))))
+func freeLeakCounters(c unsafe.Pointer) {
+	C.rk_leak_counters_free((*C.rk_leak_counters)(c))
 }
 
 // AuditFree is rk_audit_free.
 func AuditFree(audit *Audit) {
-	C.rk_audit_free((*C.rk_audit)(unsafe.Pointer(audit)))
+	(*handle)(audit).close()
 }
 
-// AuditClose is rk_audit_close.
-func AuditClose(audit *Audit) Result {
-	return Result(C.rk_audit_close((*C.rk_audit)(unsafe.Pointer(audit))))
+func freeAudit(c unsafe.Pointer) {
+	C.rk_audit_free((*C.rk_audit)(c))
 }
 
 // ReportFree is rk_report_free.
 func ReportFree(report *Report) {
-	C.rk_report_free((*C.rk_report)(unsafe.Pointer(report)))
+	(*handle)(report).close()
 }
 
-// ReportClose is rk_report_close.
-func ReportClose(report *Report) Result {
-	return Result(C.rk_report_close((*C.rk_report)(unsafe.Pointer(report))))
+func freeReport(c unsafe.Pointer) {
+	C.rk_report_free((*C.rk_report)(c))
 }
 
 // CommitterFree is rk_committer_free.
 func CommitterFree(committer *Committer) {
-	C.rk_committer_free((*C.rk_committer)(unsafe.Pointer(committer)))
+	(*handle)(committer).close()
 }
 
-// CommitterClose is rk_committer_close.
-func CommitterClose(committer *Committer) Result {
-	return Result(C.rk_committer_close((*C.rk_committer)(unsafe.Pointer(committer))))
+func freeCommitter(c unsafe.Pointer) {
+	C.rk_committer_free((*C.rk_committer)(c))
 }
 
 // LeakTrackerFree is rk_leak_tracker_free.
 func LeakTrackerFree(tracker *LeakTracker) {
-	C.rk_leak_tracker_free((*C.rk_leak_tracker)(unsafe.Pointer(tracker)))
+	(*handle)(tracker).close()
 }
 
-// LeakTrackerClose is rk_leak_tracker_close.
-func LeakTrackerClose(tracker *LeakTracker) Result {
-	return Result(C.rk_leak_tracker_close((*C.rk_leak_tracker)(unsafe.Pointer(tracker))))
+func freeLeakTracker(c unsafe.Pointer) {
+	C.rk_leak_tracker_free((*C.rk_leak_tracker)(c))
 }
 
 // RepairPassFree is rk_repair_pass_free.
 func RepairPassFree(pass *RepairPass) {
-	C.rk_repair_pass_free((*C.rk_repair_pass)(unsafe.Pointer(pass)))
+	(*handle)(pass).close()
 }
 
-// RepairPassClose is rk_repair_pass_close.
-func RepairPassClose(pass *RepairPass) Result {
-	return Result(C.rk_repair_pass_close((*C.rk_repair_pass)(unsafe.Pointer(pass))))
+func freeRepairPass(c unsafe.Pointer) {
+	C.rk_repair_pass_free((*C.rk_repair_pass)(c))
 }
 
 // IndexFree is rk_index_free.
 func IndexFree(index *Index) {
-	C.rk_index_free((*C.rk_index)(unsafe.Pointer(index)))
+	(*handle)(index).close()
 }
 
-// IndexClose is rk_index_close.
-func IndexClose(index *Index) Result {
-	return Result(C.rk_index_close((*C.rk_index)(unsafe.Pointer(index))))
+func freeIndex(c unsafe.Pointer) {
+	C.rk_index_free((*C.rk_index)(c))
 }
 
 // LedgerFree is rk_ledger_free.
 func LedgerFree(ledger *Ledger) {
-	C.rk_ledger_free((*C.rk_ledger)(unsafe.Pointer(ledger)))
+	(*handle)(ledger).close()
 }
 
-// LedgerClose is rk_ledger_close.
-func LedgerClose(ledger *Ledger) Result {
-	return Result(C.rk_ledger_close((*C.rk_ledger)(unsafe.Pointer(ledger))))
+func freeLedger(c unsafe.Pointer) {
+	C.rk_ledger_free((*C.rk_ledger)(c))
 }
 
 // SharedLedgerFree is rk_shared_ledger_free.
 func SharedLedgerFree(shared *SharedLedger) {
-	C.rk_shared_ledger_free((*C.rk_shared_ledger)(unsafe.Pointer(shared)))
+	(*handle)(shared).close()
 }
 
-// SharedLedgerClose is rk_shared_ledger_close.
-func SharedLedgerClose(shared *SharedLedger) Result {
-	return Result(C.rk_shared_ledger_close((*C.rk_shared_ledger)(unsafe.Pointer(shared))))
+func freeSharedLedger(c unsafe.Pointer) {
+	C.rk_shared_ledger_free((*C.rk_shared_ledger)(c))
 }
 
 // BootstrapFree is rk_bootstrap_free.
 func BootstrapFree(bootstrap *Bootstrap) {
-	C.rk_bootstrap_free((*C.rk_bootstrap)(unsafe.Pointer(bootstrap)))
+	(*handle)(bootstrap).close()
 }
 
-// BootstrapClose is rk_bootstrap_close.
-func BootstrapClose(bootstrap *Bootstrap) Result {
-	return Result(C.rk_bootstrap_close((*C.rk_bootstrap)(unsafe.Pointer(bootstrap))))
+func freeBootstrap(c unsafe.Pointer) {
+	C.rk_bootstrap_free((*C.rk_bootstrap)(c))
 }

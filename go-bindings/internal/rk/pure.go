@@ -132,30 +132,29 @@ func (c *call) leave(result *Result) {
 	}
 }
 
-// close closes and frees a handle: nothing of it remains in the library's memory. A call beside it comes before, or
-// finds it closed.
-func (o *object) close(free func(*instance, int32)) (result Result) {
+// close frees a handle: nothing of it remains in the library's memory. A call beside it comes before, or finds it
+// closed.
+func (o *object) close(free func(*instance, int32)) {
 	if o == nil {
-		return ResultNullPointer
+		return
 	}
 	c := call{instance: o.in, first: o}
 	c.mutex.Lock()
 	c.calls = c.instance.calls
 	if o.closed {
 		c.mutex.Unlock()
-		return ResultOK
+		return
 	}
 	o.closed = true
 	c.objects--
 	if o.poisoned {
 		c.mutex.Unlock()
-		return ResultOK
+		return
 	}
 	c.stackBefore = *c.stack
-	defer c.leave(&result)
+	defer c.leave(new(Result))
 	free(c.instance, o.address())
 	c.done = true
-	return ResultOK
 }
 
 // blockHeader is the size of what stands before a block: the address of the block before, and the size.

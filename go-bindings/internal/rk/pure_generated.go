@@ -903,29 +903,6 @@ func ServiceCIDROffsetOf(cidr *ServiceCIDR, value *Value, offset *uint64) (resul
 	return result
 }
 
-// ServiceCIDRValueAt is rk_service_cidr_value_at.
-func ServiceCIDRValueAt(cidr *ServiceCIDR, offset uint64, value *Value) (result Result) {
-	c := call{}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 56
-	var atCIDR uint32
-	if cidr != nil {
-		atCIDR = fixed + 0
-		cidr.store(&c, atCIDR)
-	}
-	atValue := fixed + 32
-	result = Result(c.core.Xrk_service_cidr_value_at(int32(atCIDR), int64(offset), int32(atValue)))
-	c.done = true
-	if result == ResultOK {
-		value.load(&c, atValue)
-	}
-	return result
-}
-
 // AllocatorNew is rk_allocator_new.
 func AllocatorNew(theRange *Range, strategy uint32, seed uint64, allocator **Allocator, theError *Error) (result Result) {
 	c := call{instance: place(bitmapSize(theRange))}
@@ -1395,18 +1372,6 @@ func LeakCountersCount(counters *LeakCounters, value *Value, count *uint8) (resu
 		b := c.bytes(atCount, 1)
 		*count = b[0]
 	}
-	return result
-}
-
-// LeakCountersReset is rk_leak_counters_reset.
-func LeakCountersReset(counters *LeakCounters) (result Result) {
-	c := call{first: (*object)(counters)}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	result = Result(c.core.Xrk_leak_counters_reset((*object)(counters).address()))
-	c.done = true
 	return result
 }
 
@@ -3471,25 +3436,9 @@ func AllocatorFree(allocator *Allocator) {
 	(*object)(allocator).close(func(in *instance, at int32) { in.core.Xrk_allocator_free(at) })
 }
 
-// AllocatorClose is rk_allocator_close.
-func AllocatorClose(allocator *Allocator) (result Result) {
-	return (*object)(allocator).close(func(in *instance, at int32) {
-		in.core.Xrk_allocator_close(at)
-		in.core.Xrk_allocator_free(at)
-	})
-}
-
 // RangeAllocationFree is rk_range_allocation_free.
 func RangeAllocationFree(theObject *RangeAllocation) {
 	(*object)(theObject).close(func(in *instance, at int32) { in.core.Xrk_range_allocation_free(at) })
-}
-
-// RangeAllocationClose is rk_range_allocation_close.
-func RangeAllocationClose(theObject *RangeAllocation) (result Result) {
-	return (*object)(theObject).close(func(in *instance, at int32) {
-		in.core.Xrk_range_allocation_close(at)
-		in.core.Xrk_range_allocation_free(at)
-	})
 }
 
 // LeakCountersFree is rk_leak_counters_free.
@@ -3497,25 +3446,9 @@ func LeakCountersFree(counters *LeakCounters) {
 	(*object)(counters).close(func(in *instance, at int32) { in.core.Xrk_leak_counters_free(at) })
 }
 
-// LeakCountersClose is rk_leak_counters_close.
-func LeakCountersClose(counters *LeakCounters) (result Result) {
-	return (*object)(counters).close(func(in *instance, at int32) {
-		in.core.Xrk_leak_counters_close(at)
-		in.core.Xrk_leak_counters_free(at)
-	})
-}
-
 // AuditFree is rk_audit_free.
 func AuditFree(audit *Audit) {
 	(*object)(audit).close(func(in *instance, at int32) { in.core.Xrk_audit_free(at) })
-}
-
-// AuditClose is rk_audit_close.
-func AuditClose(audit *Audit) (result Result) {
-	return (*object)(audit).close(func(in *instance, at int32) {
-		in.core.Xrk_audit_close(at)
-		in.core.Xrk_audit_free(at)
-	})
 }
 
 // ReportFree is rk_report_free.
@@ -3523,25 +3456,9 @@ func ReportFree(report *Report) {
 	(*object)(report).close(func(in *instance, at int32) { in.core.Xrk_report_free(at) })
 }
 
-// ReportClose is rk_report_close.
-func ReportClose(report *Report) (result Result) {
-	return (*object)(report).close(func(in *instance, at int32) {
-		in.core.Xrk_report_close(at)
-		in.core.Xrk_report_free(at)
-	})
-}
-
 // CommitterFree is rk_committer_free.
 func CommitterFree(committer *Committer) {
 	(*object)(committer).close(func(in *instance, at int32) { in.core.Xrk_committer_free(at) })
-}
-
-// CommitterClose is rk_committer_close.
-func CommitterClose(committer *Committer) (result Result) {
-	return (*object)(committer).close(func(in *instance, at int32) {
-		in.core.Xrk_committer_close(at)
-		in.core.Xrk_committer_free(at)
-	})
 }
 
 // LeakTrackerFree is rk_leak_tracker_free.
@@ -3549,25 +3466,9 @@ func LeakTrackerFree(tracker *LeakTracker) {
 	(*object)(tracker).close(func(in *instance, at int32) { in.core.Xrk_leak_tracker_free(at) })
 }
 
-// LeakTrackerClose is rk_leak_tracker_close.
-func LeakTrackerClose(tracker *LeakTracker) (result Result) {
-	return (*object)(tracker).close(func(in *instance, at int32) {
-		in.core.Xrk_leak_tracker_close(at)
-		in.core.Xrk_leak_tracker_free(at)
-	})
-}
-
 // RepairPassFree is rk_repair_pass_free.
 func RepairPassFree(pass *RepairPass) {
 	(*object)(pass).close(func(in *instance, at int32) { in.core.Xrk_repair_pass_free(at) })
-}
-
-// RepairPassClose is rk_repair_pass_close.
-func RepairPassClose(pass *RepairPass) (result Result) {
-	return (*object)(pass).close(func(in *instance, at int32) {
-		in.core.Xrk_repair_pass_close(at)
-		in.core.Xrk_repair_pass_free(at)
-	})
 }
 
 // IndexFree is rk_index_free.
@@ -3575,25 +3476,9 @@ func IndexFree(index *Index) {
 	(*object)(index).close(func(in *instance, at int32) { in.core.Xrk_index_free(at) })
 }
 
-// IndexClose is rk_index_close.
-func IndexClose(index *Index) (result Result) {
-	return (*object)(index).close(func(in *instance, at int32) {
-		in.core.Xrk_index_close(at)
-		in.core.Xrk_index_free(at)
-	})
-}
-
 // LedgerFree is rk_ledger_free.
 func LedgerFree(ledger *Ledger) {
 	(*object)(ledger).close(func(in *instance, at int32) { in.ledger.Xrk_ledger_free(at) })
-}
-
-// LedgerClose is rk_ledger_close.
-func LedgerClose(ledger *Ledger) (result Result) {
-	return (*object)(ledger).close(func(in *instance, at int32) {
-		in.ledger.Xrk_ledger_close(at)
-		in.ledger.Xrk_ledger_free(at)
-	})
 }
 
 // SharedLedgerFree is rk_shared_ledger_free.
@@ -3601,25 +3486,9 @@ func SharedLedgerFree(shared *SharedLedger) {
 	(*object)(shared).close(func(in *instance, at int32) { in.ledger.Xrk_shared_ledger_free(at) })
 }
 
-// SharedLedgerClose is rk_shared_ledger_close.
-func SharedLedgerClose(shared *SharedLedger) (result Result) {
-	return (*object)(shared).close(func(in *instance, at int32) {
-		in.ledger.Xrk_shared_ledger_close(at)
-		in.ledger.Xrk_shared_ledger_free(at)
-	})
-}
-
 // BootstrapFree is rk_bootstrap_free.
 func BootstrapFree(bootstrap *Bootstrap) {
 	(*object)(bootstrap).close(func(in *instance, at int32) { in.bootstrap.Xrk_bootstrap_free(at) })
-}
-
-// BootstrapClose is rk_bootstrap_close.
-func BootstrapClose(bootstrap *Bootstrap) (result Result) {
-	return (*object)(bootstrap).close(func(in *instance, at int32) {
-		in.bootstrap.Xrk_bootstrap_close(at)
-		in.bootstrap.Xrk_bootstrap_free(at)
-	})
 }
 
 // ExchangeRange is rk_exchange_range.

@@ -61,9 +61,7 @@ func TestTrapPoisonsTheHandle(t *testing.T) {
 			t.Error(result)
 		}
 	}
-	if result := AllocatorClose(trapped); result != ResultOK {
-		t.Error(result)
-	}
+	AllocatorFree(trapped)
 	if result := AllocatorUsed(trapped, &used); result != ResultClosed {
 		t.Error(result)
 	}
@@ -166,7 +164,7 @@ func TestLargeInstances(t *testing.T) {
 	}
 	argument(old, reusedMemory+1)
 	in := old.in
-	AllocatorClose(old)
+	AllocatorFree(old)
 	for range 100 {
 		if next := newAllocator(t, "10.0.0.0/12"); next.in == in {
 			t.Fatal("a new object is in the large instance of a closed one")
@@ -276,28 +274,26 @@ func TestTrapPoisonsBothHandles(t *testing.T) {
 	}
 }
 
-// The memory of closed and of freed handles is used again, also that of those that share an instance.
+// The memory of freed handles is used again, also that of those that share an instance.
 func TestMemoryIsUsedAgain(t *testing.T) {
-	for _, end := range []func(*Allocator){AllocatorFree, func(a *Allocator) { AllocatorClose(a) }} {
-		large := newAllocator(t, "10.0.0.0/12")
-		small := newAllocator(t, "10.0.0.0/16")
-		for _, a := range []*Allocator{large, small} {
-			for round := range 3 {
-				before := len(*a.in.memory)
-				for range 1000 {
-					var other *Allocator
-					if result := AllocatorDryRun(a, &other); result != ResultOK {
-						t.Fatal(result)
-					}
-					end(other)
+	large := newAllocator(t, "10.0.0.0/12")
+	small := newAllocator(t, "10.0.0.0/16")
+	for _, a := range []*Allocator{large, small} {
+		for round := range 3 {
+			before := len(*a.in.memory)
+			for range 1000 {
+				var other *Allocator
+				if result := AllocatorDryRun(a, &other); result != ResultOK {
+					t.Fatal(result)
 				}
-				if after := len(*a.in.memory); round > 0 && after != before {
-					t.Errorf("%d bytes grew to %d although each handle was closed", before, after)
-				}
+				AllocatorFree(other)
 			}
-			if a.in.objects != 1 && a == large {
-				t.Errorf("%d objects", a.in.objects)
+			if after := len(*a.in.memory); round > 0 && after != before {
+				t.Errorf("%d bytes grew to %d although each handle was freed", before, after)
 			}
+		}
+		if a.in.objects != 1 && a == large {
+			t.Errorf("%d objects", a.in.objects)
 		}
 	}
 }
@@ -353,7 +349,7 @@ func TestMemoryGoesBack(t *testing.T) {
 	const most = 16 << 20
 	before := heap()
 	for range 200_000 {
-		AllocatorClose(newAllocator(t, "10.0.0.0/24"))
+		AllocatorFree(newAllocator(t, "10.0.0.0/24"))
 	}
 	if more := heap() - before; more > most {
 		t.Errorf("200,000 allocators of a /24 that were closed left %d bytes", more)
@@ -385,17 +381,17 @@ func TestPlaces(t *testing.T) {
 		t.Error(result, "a dry run is elsewhere than its allocator, or is not freed")
 	}
 	var used uint32
-	if AllocatorClose(large); AllocatorUsed(dryRun, &used) != ResultOK {
+	if AllocatorFree(large); AllocatorUsed(dryRun, &used) != ResultOK {
 		t.Error("a dry run has lost its memory")
 	}
-	if AllocatorClose(dryRun); large.in.objects != 0 {
+	if AllocatorFree(dryRun); large.in.objects != 0 {
 		t.Errorf("%d objects are left", large.in.objects)
 	}
 	again := map[*instance]bool{}
 	for range 100 {
 		a := newAllocator(t, "10.0.0.0/12")
 		again[a.in] = true
-		AllocatorClose(a)
+		AllocatorFree(a)
 	}
 	// The race detector has a pool lose some.
 	if len(again) > 90 {
@@ -421,7 +417,7 @@ func TestPlaces(t *testing.T) {
 		t.Error("two objects that were made one after the other share an instance")
 	}
 	for _, a := range all {
-		AllocatorClose(a)
+		AllocatorFree(a)
 	}
 	for i := range in {
 		if i.objects != 0 && i.objects != 1 { // that of another test

@@ -11,3 +11,7 @@ type Result uint32
 // ResultNoMemory is what pure Go returns instead of a call that might need more memory than an object can have. In C
 // the process ends where there is no memory.
 const ResultNoMemory Result = 1 << 16
+
+// ResultClosed is what a call with a handle returns that was freed. XFree may be called again, and beside other calls,
+// as it may not in C.
+const ResultClosed Result = 1<<16 + 1

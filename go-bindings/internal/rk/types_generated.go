@@ -20,7 +20,7 @@ const (
 	ResultInvalidUTF8               Result = 4
 	ResultPanic                     Result = 5
 	ResultPoisoned                  Result = 6
-	ResultClosed                    Result = 7
+	ResultEnded                     Result = 7
 	ResultFull                      Result = 16
 	ResultAlreadyAllocated          Result = 17
 	ResultNotInRange                Result = 18

@@ -16,7 +16,7 @@ func (h *header) native(w *writer) {
 	w.line("import (\n\"runtime\"\n\"unsafe\"\n)\n")
 	for _, handle := range h.handles {
 		w.line("// %s is an object of the library, in its memory.", exported(handle))
-		w.line("type %s struct{ _ [0]func() }\n", exported(handle))
+		w.line("type %s handle\n", exported(handle))
 		w.line("// IsAlone reports that the object has to be freed.")
 		w.line("func (*%s) IsAlone() bool { return false }\n", exported(handle))
 	}
@@ -46,6 +46,9 @@ func (h *header) native(w *writer) {
 		h.nativeFunction(w, &h.functions[i])
 	}
 }
+
+// freeing returns the name of the function that frees an object in the library's memory.
+func freeing(handle string) string { return "free" + exported(handle) }
 
 // cField returns how Go spells a field of a C struct.
 func cField(name string) string {
@@ -120,6 +123,17 @@ func (h *header) nativeFrom(w *writer, s *structure) {
 func (h *header) nativeFunction(w *writer, f *function) {
 	w.line("// %s is %s.", exported(f.name), f.name)
 	w.line("%s {", h.signature(f, false))
+	if of, frees := strings.CutSuffix(f.name, "_free"); frees {
+		w.line("(*handle)(%s).close()\n}\n", local(f.parameters[0].name))
+		w.line("func %s(c unsafe.Pointer) {\nC.%s((*C.%s)(c))\n}\n", freeing(of), f.name, of)
+		return
+	}
+	for _, a := range h.arguments(f) {
+		if a.form == handle {
+			w.line("c_%s, entered := (*handle)(%s).enter()", a.name, local(a.name))
+			w.line("if entered != ResultOK {\nreturn entered\n}\ndefer (*handle)(%s).leave()", local(a.name))
+		}
+	}
 	var call, after []string
 	pinned := false
 	pin := func() {
@@ -145,7 +159,10 @@ func (h *header) nativeFunction(w *writer, f *function) {
 		case a.form == newHandle:
 			w.line("var c_%s *C.%s", a.name, a.kind)
 			pointer = "&c_" + a.name
-			after = append(after, fmt.Sprintf("*%s = (*%s)(unsafe.Pointer(c_%s))", name, exported(a.kind), a.name))
+			after = append(after, fmt.Sprintf("if result == C.RK_RESULT_OK {\n*%s = (*%s)(newHandle(unsafe.Pointer(c_%s), %s))\n}",
+				name, exported(a.kind), a.name, freeing(a.kind)))
+		case a.form == handle:
+			pointer = fmt.Sprintf("(*C.%s)(c_%s)", a.kind, a.name)
 		case a.form == text:
 			pointer = fmt.Sprintf("(*C.char)(unsafe.Pointer(unsafe.StringData(%s)))", name)
 		case a.form == listIn && converted:

@@ -240,11 +240,6 @@ func (h *header) pureFunction(w *writer, f *function) {
 		w.line("%s.close(func(in *instance, at int32) { in.%s.X%s(at) })\n}\n", objects[0], module, f.name)
 		return
 	}
-	if name, isClose := strings.CutSuffix(f.name, "_close"); isClose {
-		// Other objects may share the state that is closed, as a pass does with its Passes.
-		w.line("return %s.close(func(in *instance, at int32) {\nin.%s.X%s(at)\nin.%s.X%s_free(at)\n})\n}\n", objects[0], module, f.name, module, name)
-		return
-	}
 	var fields []string
 	if place, ok := places[made]; ok && len(objects) == 0 {
 		fields = append(fields, "instance: "+place)
