@@ -18,7 +18,9 @@ type handle struct {
 
 const closed = 1 << 62
 
-func newHandle(c unsafe.Pointer, free func(c unsafe.Pointer)) *handle { return &handle{c: c, free: free} }
+func newHandle(c unsafe.Pointer, free func(c unsafe.Pointer)) *handle {
+	return &handle{c: c, free: free}
+}
 
 // enter begins a call and returns the object, which stays until leave; NULL for nil. It fails if the handle is closed.
 func (h *handle) enter() (unsafe.Pointer, Result) {
