@@ -55,8 +55,8 @@ impl<T> Handle<T> {
         result
     }
 
-    /// Works on the value for the last time, unless `check` refuses that: the handle has ended afterwards, or is poisoned
-    /// by a panic.
+    /// Works on the value for the last time, unless `check` refuses that: the handle has ended afterwards, or is
+    /// poisoned by a panic.
     pub(crate) fn finish<R, E: From<Gone>>(
         &self,
         check: impl FnOnce(&T) -> Result<(), E>,
