@@ -47,14 +47,14 @@ help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 setup: ## Installs missing tools that tests need (valgrind, pkg-config, protoc, debootstrap).
-	@scripts/setup.sh
+	@.ci/setup.sh
 
 library: ## Builds librangekeeper.a and .so into target/release.
 	$(CARGO) build --release --locked -p rangekeeper-ffi
 	@ffi/localise.sh target/release/librangekeeper.a
 
 purego: ## Translates the library to Go, go-bindings/internal/wasm, which the Go binding is built of.
-	@scripts/purego.sh
+	@go-bindings/purego.sh
 
 # Makes two targets at once: the optimisation of a whole library is one thread.
 at-once = $(MAKE) --no-print-directory $(1) & first=$$! failed=0; $(MAKE) --no-print-directory $(2) || failed=1; wait $$first || failed=1; exit $$failed
@@ -64,17 +64,17 @@ libraries:
 
 # An etcd with the content of a snapshot, beside which programs run. It needs no library.
 restored-etcd:
-	@cd controlplane && $(STATIC) nice ../scripts/patiently.sh restored-etcd $(GO) build -o ../target/restored-etcd ./cmd/restored-etcd
+	@cd controlplane && $(STATIC) nice ../.ci/patiently.sh restored-etcd $(GO) build -o ../target/restored-etcd ./cmd/restored-etcd
 
 build: purego $(if $(filter native,$(BACKEND)),library) ## Builds bin/rangekeeper and the plugin bin/kubectl-rangekeeper; BACKEND=native calls the core through cgo.
-	@scripts/programs.sh bin
+	@controlplane/programs.sh bin
 
 run: $(if $(filter native,$(BACKEND)),library) ## Repairs a damaged cluster's snapshot, restores it into an etcd and audits the result.
 	@$(call at-once,purego,restored-etcd)
-	@scripts/run.sh
+	@controlplane/run.sh
 
 up: build library ## Builds the kube-apiserver with Rangekeeper inside and runs it on loopback; ARGS='--servers 3' passes flags.
-	@scripts/dropin.sh $(firstword $(RELEASES))
+	@kube-apiserver/dropin.sh $(firstword $(RELEASES))
 	bin/rangekeeper up $(ARGS)
 
 check: format libraries doc test-rust ## Checks a commit: format, clippy, links of the documentation, and the tests in Rust and of the binding.
@@ -87,8 +87,8 @@ format:
 	cd testing/fuzz && $(CARGO) fmt --check
 	cd examples && $(CARGO) fmt --check
 	@test -z "$$(gofmt -l $(GOFILES))" || { gofmt -l $(GOFILES); exit 1; }
-	@scripts/columns.sh
-	@scripts/links.sh
+	@.ci/columns.sh
+	@.ci/links.sh
 
 test: setup libraries test-rust test-c test-go test-js ## Runs all tests that need no kube-apiserver.
 
@@ -120,16 +120,16 @@ test-cluster: apiservers kine dropin ## Builds kube-apiservers and kine, and run
 	cd kube-apiserver/dropin && $(GO) test $(UNVETTED) ./...
 
 apiservers: ## Builds the kube-apiservers of RELEASES that tests run, bin/kube-apiserver-VERSION; minutes the first time.
-	@for release in $(RELEASES); do scripts/build-apiserver.sh $$release kube-apiserver/stock . bin/kube-apiserver-$$release; done
+	@for release in $(RELEASES); do kube-apiserver/build.sh $$release kube-apiserver/stock . bin/kube-apiserver-$$release; done
 
 kine: ## Builds kine, the store of k3s, that tests run, bin/kine; minutes the first time.
-	@scripts/kine.sh
+	@testing/kine.sh
 
 dropin: libraries ## Builds the kube-apiservers of RELEASES with Rangekeeper inside, bin/kube-apiserver-rangekeeper-VERSION; minutes the first time. BACKEND=purego leaves cgo out.
-	@for release in $(RELEASES); do scripts/dropin.sh $$release; done
+	@for release in $(RELEASES); do kube-apiserver/dropin.sh $$release; done
 
 conformance: purego ## Runs Kubernetes' own tests of the packages that Rangekeeper replaces, for RELEASES, and those of compat, for the newest.
-	@for release in $(RELEASES); do scripts/dropin.sh $$release --sources; done
+	@for release in $(RELEASES); do kube-apiserver/dropin.sh $$release --sources; done
 	@cd kube-apiserver/conformance && $(GO) run ./cmd/released $(RELEASES)
 
 e2e: apiservers dropin ## Runs clusters of servers with Rangekeeper inside until their repairs have run: two hours.
@@ -153,7 +153,7 @@ simulate: ## Plays 10,000,000 schedules of the commit protocol, or as many as fi
 	$(if $(SEED),,$(CARGO) test --release --locked -p rangekeeper --features ledger --test shared_ledger -- --ignored --nocapture)
 
 simulate-short: ## Checks that the simulation notices some of the broken rules of the protocol, and plays 300,000 schedules, always the same.
-	@scripts/faults.sh draw
+	@testing/faults.sh draw
 	$(CARGO) run --release --locked -p rangekeeper-simulation -- --from 1 --schedules 300000 --minutes 10 --at-least 300000
 	$(CARGO) run --release --locked -p rangekeeper-simulation -- --tokens --from 1 --schedules 50000 --minutes 5 --at-least 50000
 
@@ -161,19 +161,19 @@ bench: ## Measures the crates with criterion.
 	$(CARGO) bench --locked -p rangekeeper-bench
 
 profile: ## Draws where a bench spends its time, as target/profile/BENCH.svg; BENCH='commit' or BENCH='commit FILTER' (needs perf).
-	@scripts/profile.sh $(BENCH)
+	@bench/profile.sh $(BENCH)
 
 faults: ## Puts each fault of testing/simulation/faults into the commit protocol, and has the simulation find it; half an hour.
-	@scripts/faults.sh check
+	@testing/faults.sh check
 
 bench-once: ## Runs each of the crates' benches once, without a measurement.
 	$(CARGO) test --locked --quiet -p rangekeeper-bench --benches -- --test
 
 instructions: ## Counts the instructions of the hottest operations, compares them with bench/instructions.txt, and checks how they grow (needs valgrind).
-	@scripts/instructions.sh
+	@bench/instructions.sh
 
 instructions-record: ## Rewrites bench/instructions.txt.
-	@scripts/instructions.sh --record
+	@bench/instructions.sh --record
 
 compare: purego ## Measures the same work on the reference and here, in turn; writes target/compare.json.
 	$(CARGO) build --release --locked -p rangekeeper-bench --bin compare-rust
@@ -181,7 +181,7 @@ compare: purego ## Measures the same work on the reference and here, in turn; wr
 	cd kube-apiserver/compare && $(GO) build -o ../../target/compare ./cmd/compare && ../../target/compare -rust ../../target/release/compare-rust
 
 compare-backends: libraries ## Measures the Go binding with both back ends in turn.
-	scripts/compare-backends.sh
+	bench/compare-backends.sh
 
 compare-store: purego ## Measures allocations through an etcd by the reference and here, in turn; writes target/compare-store.json.
 	rm -f target/compare-store
@@ -200,7 +200,7 @@ measure-audit: build apiservers ## Measures the audit of a cluster with 20,000 S
 	cd kube-apiserver/compare && $(GO) build -o ../../target/measure-audit ./cmd/measure-audit && ../../target/measure-audit
 
 record: ## Runs the measurement WHAT, such as compare, and records it in bench/record with commit, CPU and versions.
-	@scripts/record.sh $(WHAT)
+	@bench/record.sh $(WHAT)
 
 compare-model: purego ## Plays random operation sequences on the reference's allocators and on ours.
 	cd kube-apiserver/conformance && $(GO) test $(UNVETTED) -v -run . ./...
@@ -240,13 +240,13 @@ fmt: ## Formats the sources.
 	gofmt -w $(GOFILES)
 
 dependencies: ## Checks licences, sources and known vulnerabilities of what we depend on (needs cargo-deny 0.20.2).
-	@scripts/dependencies.sh
+	@.ci/dependencies.sh
 
 manifests: ## Renders the Helm chart as release/deploy/base/controller.yaml.
-	@scripts/manifests.sh
+	@release/manifests.sh
 
 chart: ## Checks the Helm chart, and that release/deploy/base is what it renders.
-	@scripts/manifests.sh --check
+	@release/manifests.sh --check
 	cd release && $(GO) test $(UNVETTED) ./...
 
 alerts: ## Checks the alert rules, and plays release/alerts.yaml, with Prometheus' promtool; minutes the first time.
@@ -263,10 +263,10 @@ lint: purego ## Checks in addition to `make check`: go vet of all modules, the h
 	cd kube-apiserver/conformance && $(GO) vet ./...
 	cd kube-apiserver/stock && $(GO) vet ./...
 	$(GO) vet ffi/header/main.go
-	@scripts/dropin.sh $(firstword $(RELEASES)) --sources
+	@kube-apiserver/dropin.sh $(firstword $(RELEASES)) --sources
 	cd kube-apiserver/dropin && $(GO) vet ./... $(DROPIN_PACKAGES)
 	ffi/header.sh --check
-	@scripts/faults.sh compile
+	@testing/faults.sh compile
 	@for target in $$(sed -n 's/^make \([a-z -]*\).*/\1/p' .ci/run); do grep -q "[ /]$$target\b" .github/workflows/nightly.yml || \
 		{ echo "lint: .ci/run runs make $$target, and .github/workflows/nightly.yml does not" >&2; exit 1; }; done
 
@@ -298,11 +298,11 @@ analyse: purego ## Checks the Go modules with staticcheck, and controlplane for 
 	cd release && $(GO) vet ./... && $(STATICCHECK) ./...
 	cd kube-apiserver/compare && $(STATICCHECK) ./...
 	cd kube-apiserver/conformance && $(STATICCHECK) ./...
-	@scripts/dropin.sh $(firstword $(RELEASES)) --sources
-	@DEADCODE="$(DEADCODE)" DROPIN_PACKAGES="$(DROPIN_PACKAGES)" scripts/deadcode.sh
+	@kube-apiserver/dropin.sh $(firstword $(RELEASES)) --sources
+	@DEADCODE="$(DEADCODE)" DROPIN_PACKAGES="$(DROPIN_PACKAGES)" .ci/deadcode.sh
 
 api-changes: ## Shows what has changed in the C ABI, the Go modules and the crates since the commit BASE (needs cargo-semver-checks 0.51.0).
-	scripts/api-changes.sh $(BASE)
+	.ci/api-changes.sh $(BASE)
 
 doc: ## Builds the crates' documentation, warnings denied.
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps

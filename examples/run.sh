@@ -11,7 +11,7 @@ go=${GO:-go}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
-scripts/setup.sh
+.ci/setup.sh
 
 same() { # NAME EXPECTED FOUND: compares two files
 	if cmp -s "$2" "$3"; then

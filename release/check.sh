@@ -9,7 +9,7 @@ dist=$(realpath "${1:-$(dirname "$0")/../dist}")
 cd "$(dirname "$0")/.."
 . release/release.sh
 [[ -e $dist/checksums.txt ]] || { echo "check.sh: $dist has no release: run \`make dist\` first" >&2; exit 1; }
-scripts/setup.sh release
+.ci/setup.sh release
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 snapshot=$PWD/testing/testdata/kube-1.32-dual-stack/drift.db.gz

@@ -12,7 +12,7 @@ platforms=("${@:2}")
 [[ -z $(git status --porcelain) ]] || echo "dist.sh: uncommitted changes are built, too, as commit ${commit:0:12}" >&2
 step() { echo "dist: $*"; }
 
-scripts/setup.sh release
+.ci/setup.sh release
 rm -rf "$out"
 mkdir -p "$out/programs"
 step "the libraries in C"

@@ -6,7 +6,7 @@
 set -euo pipefail
 out=$(realpath -m "${1:?usage: release/modules.sh OUT}")
 cd "$(dirname "$0")/.."
-scripts/purego.sh
+go-bindings/purego.sh
 root=$PWD
 cd release
 "${GO:-go}" run ./modules "$root" "$out"

@@ -7,7 +7,7 @@ set -euo pipefail
 out=$(realpath -m "${1:?usage: release/npm.sh OUT}")
 cd "$(dirname "$0")/.."
 . release/release.sh
-scripts/purego.sh
+go-bindings/purego.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$out" "$work/package"

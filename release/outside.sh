@@ -17,7 +17,7 @@ version=v$version
 module=github.com/rangekeeper/rangekeeper
 goroot=$(go env GOROOT)
 [[ -e $dist/proxy ]] || { echo "outside.sh: $dist/proxy is missing: run \`make dist\` first" >&2; exit 1; }
-scripts/setup.sh release
+.ci/setup.sh release
 release/zig.sh
 
 work=$(mktemp -d)

@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 most=25000000
 
 built=$out/programs/${os}_$architecture
-scripts/programs.sh "$os" "$architecture" "$built"
+controlplane/programs.sh "$os" "$architecture" "$built"
 for program in rangekeeper kubectl-rangekeeper; do
 	file=$program
 	[[ $os != windows ]] || file+=.exe

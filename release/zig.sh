@@ -11,7 +11,7 @@ zig=$PWD/target/zig
 
 if [[ $("$zig/python/bin/python" -m ziglang version 2>/dev/null) != "$version" ]]; then
 	rm -rf "$zig"
-	python3 -c 'import ensurepip' 2>/dev/null || scripts/setup.sh release
+	python3 -c 'import ensurepip' 2>/dev/null || .ci/setup.sh release
 	python3 -m venv "$zig/python"
 	"$zig/python/bin/pip" install --quiet --disable-pip-version-check "ziglang==$version"
 fi

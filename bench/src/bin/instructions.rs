@@ -1,4 +1,4 @@
-//! The work whose instructions `scripts/instructions.sh` counts under callgrind.
+//! The work whose instructions `bench/instructions.sh` counts under callgrind.
 //!
 //! - `hot` prints the names of the hottest operations, `hot NAME` performs one and prints how often it was measured.
 //! - `growth` prints the names of operations on an input that has a size, `growth NAME` performs one with an input of

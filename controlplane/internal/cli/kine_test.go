@@ -85,7 +85,7 @@ func TestSQLite(t *testing.T) {
 }
 
 // TestKine runs a stock kube-apiserver on kine, damages the cluster, and reads it at kine's socket and in kine's
-// database, which must agree. kine refuses all that the command would write. scripts/kine.sh builds kine.
+// database, which must agree. kine refuses all that the command would write. testing/kine.sh builds kine.
 func TestKine(t *testing.T) {
 	program := project.Path("bin", "kine")
 	if _, err := os.Stat(program); err != nil {

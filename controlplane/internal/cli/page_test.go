@@ -18,7 +18,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
 
-// browser runs a headless browser, which scripts/setup.sh installs.
+// browser runs a headless browser, which .ci/setup.sh installs.
 func browser(t *testing.T, args ...string) []byte {
 	t.Helper()
 	var path string
@@ -29,7 +29,7 @@ func browser(t *testing.T, args ...string) []byte {
 		}
 	}
 	if path == "" {
-		t.Fatal("no browser: run scripts/setup.sh")
+		t.Fatal("no browser: run .ci/setup.sh")
 	}
 	args = append([]string{
 		"--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND", "--user-data-dir=" + t.TempDir(),

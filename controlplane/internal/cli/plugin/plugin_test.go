@@ -53,7 +53,7 @@ func TestSize(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if out, err := exec.Command("../../../../scripts/programs.sh", append(strings.Fields(string(platform)), dir)...).CombinedOutput(); err != nil {
+	if out, err := exec.Command("../../../programs.sh", append(strings.Fields(string(platform)), dir)...).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	file, err := os.Stat(filepath.Join(dir, "kubectl-rangekeeper"))

@@ -116,7 +116,7 @@ func (o *upFlags) check(c *cobra.Command) error {
 			return fmt.Errorf("--kube-apiserver is needed: %w", err)
 		}
 		config.Program = filepath.Join(filepath.Dir(self), upServer+o.kubernetesVersion)
-		hint = fmt.Sprintf(": `scripts/dropin.sh %s` builds it in a checkout, as no release has one; or name another one with --kube-apiserver", o.kubernetesVersion)
+		hint = fmt.Sprintf(": `kube-apiserver/dropin.sh %s` builds it in a checkout, as no release has one; or name another one with --kube-apiserver", o.kubernetesVersion)
 	}
 	if _, err := os.Stat(config.Program); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w%s", err, hint)

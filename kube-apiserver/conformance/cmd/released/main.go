@@ -149,7 +149,7 @@ func checkReplaced(release string) error {
 	return eachFile(release, func(folder, name string, ours []byte) error {
 		tested, err := os.ReadFile(filepath.Join(copied, name))
 		if err == nil && !bytes.Equal(ours, tested) {
-			err = fmt.Errorf("%s differs from the file in %s: run scripts/dropin.sh %s --sources", name, folder, release)
+			err = fmt.Errorf("%s differs from the file in %s: run kube-apiserver/dropin.sh %s --sources", name, folder, release)
 		}
 		return err
 	})

@@ -54,7 +54,7 @@ type services struct {
 }
 
 // follow gives both stores the storage and the hooks of this package, and the allocators what they need of it. NewREST
-// calls it instead of setting the status store's hook (see scripts/dropin.sh).
+// calls it instead of setting the status store's hook (see kube-apiserver/dropin.sh).
 func (r *REST) follow(status *genericregistry.Store, getter generic.RESTOptionsGetter) error {
 	options, err := getter.GetRESTOptions(r.Store.DefaultQualifiedResource, &api.Service{})
 	if err != nil {

@@ -3,7 +3,7 @@
 # kube-apiserver/dropin/overlay instead of its own. Go refuses an overlay over its module cache, so the script copies
 # the module to target/dropin.
 #
-#   scripts/dropin.sh VERSION [--sources | --overlays]
+#   kube-apiserver/dropin.sh VERSION [--sources | --overlays]
 #   --sources: the copy only, no program; --overlays: prints the folders of files that the release gets
 #
 # With BACKEND=native, the default, the program calls the core through cgo, in target/release/librangekeeper.a; with
@@ -92,4 +92,4 @@ replace cmd/kube-apiserver/app/server.go 'return aggregatorServer, nil' 'return 
 [[ ${2:-} != --sources ]] || exit 0
 
 program=bin/kube-apiserver-rangekeeper-$version
-scripts/build-apiserver.sh "$version" kube-apiserver/dropin ./cmd/kube-apiserver "$program" "${options[@]}"
+kube-apiserver/build.sh "$version" kube-apiserver/dropin ./cmd/kube-apiserver "$program" "${options[@]}"

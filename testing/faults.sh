@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Puts faults into the commit protocol, one by one, and has the simulation find them: each within a minute.
 #
-#   scripts/faults.sh all            all of them, and writes the table of docs/simulation.md
-#   scripts/faults.sh check          all of them, and compares the table
-#   scripts/faults.sh draw           those of shells, up to eight patches that the last commit changed, and eight
+#   testing/faults.sh all            all of them, and writes the table of docs/simulation.md
+#   testing/faults.sh check          all of them, and compares the table
+#   testing/faults.sh draw           those of shells, up to eight patches that the last commit changed, and eight
 #                                    more, drawn by its hash
-#   scripts/faults.sh NUMBER...      these
-#   scripts/faults.sh compile        plays none: each patch must apply and compile
+#   testing/faults.sh NUMBER...      these
+#   testing/faults.sh compile        plays none: each patch must apply and compile
 #
 # A fault of the protocol is a patch in testing/simulation/faults, which is applied to a copy of the sources; its first
 # lines have its number, what it is, and the fault without which other rules hide it. A fault of a shell is a switch of
@@ -16,7 +16,7 @@ shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
 document=docs/simulation.md work=target/faults
 cargo=${CARGO:-cargo}
-begin='<!-- table of faults: written by scripts/faults.sh all -->' end='<!-- end of the table -->'
+begin='<!-- table of faults: written by testing/faults.sh all -->' end='<!-- end of the table -->'
 
 fail() {
 	echo "faults: $*" >&2
@@ -172,7 +172,7 @@ all)
 	;;
 *)
 	for row in "${rows[@]}"; do
-		grep -qxF "$row" "$document" || fail "$document has another row for: $row (scripts/faults.sh all writes the table)"
+		grep -qxF "$row" "$document" || fail "$document has another row for: $row (testing/faults.sh all writes the table)"
 	done
 	;;
 esac

@@ -4,7 +4,7 @@
 # that: one whose instructions grow by more than 2.5 from an input to the next fails. Nothing is timed, so a busy
 # machine does not matter.
 #
-#     scripts/instructions.sh [--record]
+#     bench/instructions.sh [--record]
 #
 # --record writes bench/instructions.txt. INSTRUCTIONS names another program than the one that it builds.
 set -euo pipefail
@@ -45,7 +45,7 @@ count() {
 # The compiler, the platform and the C library decide what a count can be compared with.
 platform=$(rustc -vV | sed -n 's/^release: /rustc /p;s/^host: /target /p' | sort | paste -sd ' ')
 platform+=", $(getconf GNU_LIBC_VERSION 2>/dev/null || echo 'another libc')"
-header="# Instructions per operation, by scripts/instructions.sh: $platform"
+header="# Instructions per operation, by bench/instructions.sh: $platform"
 
 "$program" hot >"$temporary/names"
 while read -r name <&3; do

@@ -2,10 +2,10 @@
 # Shows what has changed in the C ABI and the Go modules since a commit, and what breaks users of the crates. Fails if
 # users of a version break that is released, that is, has a tag: docs/release.md says what a version means.
 #
-#   scripts/api-changes.sh COMMIT
+#   .ci/api-changes.sh COMMIT
 set -euo pipefail
 cd "$(dirname "$0")/.."
-commit=$(git rev-parse --verify "${1:?usage: scripts/api-changes.sh COMMIT}^{commit}")
+commit=$(git rev-parse --verify "${1:?usage: .ci/api-changes.sh COMMIT}^{commit}")
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 root=$PWD work=$(mktemp -d) breaks=()
 trap 'git worktree remove --force "$work/before" 2>/dev/null || true; rm -rf "$work"' EXIT

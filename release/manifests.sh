@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 base=release/deploy/base/controller.yaml
 rendered=$(
 	cat <<'COMMENT'
-# Rendered from release/deploy/chart by scripts/manifests.sh: do not edit.
+# Rendered from release/deploy/chart by release/manifests.sh: do not edit.
 #
 # An overlay sets the image, the ranges, and how etcd is reached; the paths are kubeadm's. The ranges have no default,
 # since those of another cluster would do harm: add --service-cluster-ip-range and --service-node-port-range as the API

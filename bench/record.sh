@@ -2,11 +2,11 @@
 # Runs a measurement, and records what it prints in bench/record/DATE-MEASUREMENT.txt, with the commit, the machine and
 # the versions.
 #
-#   scripts/record.sh MEASUREMENT
+#   bench/record.sh MEASUREMENT
 #   MEASUREMENT is a target of the Makefile: compare, compare-backends, compare-store, ...
 set -euo pipefail
 cd "$(dirname "$0")/.."
-what=${1:?usage: scripts/record.sh MEASUREMENT, such as compare}
+what=${1:?usage: bench/record.sh MEASUREMENT, such as compare}
 measurements="compare compare-backends compare-store compare-apiserver compare-growth measure-audit"
 [[ " $measurements " == *" $what "* ]] || { echo "record: $what is no measurement: expected one of $measurements" >&2; exit 2; }
 [[ -z $(git status --porcelain) ]] || { echo "record: the tree has changes that no commit has; commit them first" >&2; exit 1; }

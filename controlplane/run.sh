@@ -19,7 +19,7 @@ findings_expected() {
 
 mkdir -p target
 rm -f "$repaired"
-scripts/programs.sh bin rangekeeper
+controlplane/programs.sh bin rangekeeper
 
 say "1. Repairing $damaged into $repaired"
 findings_expected $rangekeeper repair --etcd-snapshot "$damaged" --to-file "$repaired"

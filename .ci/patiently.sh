@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs a command that can take minutes, and says every 15 s that it still works.
 #
-#   scripts/patiently.sh WHAT COMMAND [ARGUMENT...]
+#   .ci/patiently.sh WHAT COMMAND [ARGUMENT...]
 set -euo pipefail
 what=$1
 shift

@@ -18,7 +18,7 @@ export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="--remap-path-prefix=${CARG
 # The linker strips what debuggers read.
 export CARGO_PROFILE_RELEASE_DEBUG=false
 # In a folder of its own, so that it does not wait for a build of the library in C.
-scripts/patiently.sh "the library" "${CARGO:-cargo}" rustc --target-dir target/wasm --release --locked --target $target -p rangekeeper-ffi --crate-type staticlib
+.ci/patiently.sh "the library" "${CARGO:-cargo}" rustc --target-dir target/wasm --release --locked --target $target -p rangekeeper-ffi --crate-type staticlib
 linker=$(rustc --print sysroot)/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')/bin/gcc-ld/wasm-ld
 
 translate() { # PACKAGE STACK-SIZE FUNCTION...
@@ -33,7 +33,7 @@ translate() { # PACKAGE STACK-SIZE FUNCTION...
 		target/wasm/$target/release/librangekeeper.a -o "$wasm"
 	local made="$wasm2go $(sha256sum < "$wasm")"
 	[[ $(cat "$out/$package/made" 2>/dev/null) == "$made" ]] && return
-	scripts/patiently.sh "the library as Go" "${GO:-go}" run "github.com/ncruces/wasm2go@$wasm2go" -unsafe -pkg "$package" -o "$out/$package/new" "$wasm"
+	.ci/patiently.sh "the library as Go" "${GO:-go}" run "github.com/ncruces/wasm2go@$wasm2go" -unsafe -pkg "$package" -o "$out/$package/new" "$wasm"
 	mv "$out/$package/new" "$out/$package/$package.go"
 	echo "$made" > "$out/$package/made"
 }

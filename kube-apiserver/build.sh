@@ -2,7 +2,7 @@
 # Builds a kube-apiserver of the module in a folder, which reports itself as the release VERSION. The first build takes
 # minutes, so the script prints that it has begun; Go caches the result.
 #
-#   scripts/build-apiserver.sh VERSION FOLDER PACKAGE PROGRAM [OPTION...]
+#   kube-apiserver/build.sh VERSION FOLDER PACKAGE PROGRAM [OPTION...]
 #
 # PROGRAM is a path from the project's root, and each OPTION one of go build.
 set -euo pipefail
@@ -15,5 +15,5 @@ start=$SECONDS
 flags="-X k8s.io/component-base/version.gitVersion=v$version"
 flags+=" -X k8s.io/component-base/version.gitMajor=${version%%.*}"
 flags+=" -X k8s.io/component-base/version.gitMinor=$(cut -d. -f2 <<<"$version")"
-scripts/patiently.sh "kube-apiserver $version" "${GO:-go}" -C "$folder" build -trimpath -modfile="$module" "${@:5}" -ldflags "$flags" -o "$PWD/$program" "$package"
+.ci/patiently.sh "kube-apiserver $version" "${GO:-go}" -C "$folder" build -trimpath -modfile="$module" "${@:5}" -ldflags "$flags" -o "$PWD/$program" "$package"
 echo "$program: built in $((SECONDS - start)) s"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Records a bench with perf and draws a flame graph of it: scripts/profile.sh NAME [FILTER]
+# Records a bench with perf and draws a flame graph of it: bench/profile.sh NAME [FILTER]
 # NAME is a file of bench/benches, FILTER a part of the names of its benches. Writes target/profile/NAME.svg.
 # Needs perf; installs inferno, which draws, into target/tools.
 set -euo pipefail

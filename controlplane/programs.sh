@@ -1,8 +1,8 @@
 #!/bin/bash
 # Builds rangekeeper and kubectl-rangekeeper for a platform of Go into a folder.
 #
-#   scripts/programs.sh GOOS GOARCH FOLDER      both for a platform, stripped and small, as they are released
-#   scripts/programs.sh FOLDER [PROGRAM]        both, or one, for this machine
+#   controlplane/programs.sh GOOS GOARCH FOLDER      both for a platform, stripped and small, as they are released
+#   controlplane/programs.sh FOLDER [PROGRAM]        both, or one, for this machine
 #
 # With BACKEND=native, for this machine only, they call the core through cgo, in target/release/librangekeeper.a.
 set -euo pipefail
@@ -30,7 +30,7 @@ suffix=$("${GO:-go}" -C controlplane env GOEXE)
 
 # Git's state is not recorded: files beside the sources would change the bytes. The commit is in the version.
 build() { # PROGRAM TAGS FLAGS [OPTION...]
-	CGO_ENABLED=$cgo scripts/patiently.sh "$1" "${GO:-go}" -C controlplane build -trimpath -buildvcs=false -tags "$2" -ldflags "$3" "${@:4}" \
+	CGO_ENABLED=$cgo .ci/patiently.sh "$1" "${GO:-go}" -C controlplane build -trimpath -buildvcs=false -tags "$2" -ldflags "$3" "${@:4}" \
 		-o "$out/$1$suffix" "./cmd/$1"
 }
 
