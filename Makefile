@@ -64,7 +64,7 @@ libraries:
 
 # An etcd with the content of a snapshot, beside which programs run. It needs no library.
 restored-etcd:
-	@cd controlplane && $(STATIC) nice ../.ci/patiently.sh restored-etcd $(GO) build -o ../target/restored-etcd ./cmd/restored-etcd
+	@cd controlplane && $(STATIC) nice ../.ci/patiently.sh restored-etcd $(GO) build -o ../target/restored-etcd ./internal/tools/restored-etcd
 
 build: purego $(if $(filter native,$(BACKEND)),library) ## Builds bin/rangekeeper and the plugin bin/kubectl-rangekeeper; BACKEND=native calls the core through cgo.
 	@controlplane/programs.sh bin
@@ -209,7 +209,7 @@ goldens: ## Rewrites testing/testdata/reference with the reference's own package
 	cd kube-apiserver/conformance && $(GO) run ./cmd/goldens
 
 fixtures: purego apiservers ## Records in testdata how the stock kube-apiservers of RELEASES repair a damaged cluster; 7 minutes.
-	cd controlplane && $(STATIC) $(GO) run ./cmd/fixtures $(RELEASES)
+	cd controlplane && $(STATIC) $(GO) run ./internal/tools/fixtures $(RELEASES)
 
 header: ## Rewrites include/rangekeeper.h, and from it the Go side of the C ABI (needs cbindgen 0.29.4).
 	ffi/header.sh

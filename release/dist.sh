@@ -32,7 +32,7 @@ release/npm.sh "$out"
 
 step "the programs"
 make --no-print-directory purego
-(cd controlplane && "${GO:-go}" run ./cmd/clidocs "$out/clidocs")
+(cd controlplane && "${GO:-go}" run ./internal/tools/clidocs "$out/clidocs")
 for platform in "${platforms[@]}"; do
 	release/programs.sh "$out" "${platform%/*}" "${platform#*/}"
 done

@@ -42,7 +42,7 @@ func must[T any](value T, err error) T {
 func startEtcd(t *testing.T, snapshot string) *clientv3.Client {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "restored-etcd")
-	build := exec.Command("go", "build", "-trimpath", "-o", program, "./cmd/restored-etcd")
+	build := exec.Command("go", "build", "-trimpath", "-o", program, "./internal/tools/restored-etcd")
 	build.Dir, build.Env = "..", append(os.Environ(), "CGO_ENABLED=0") // as the command is built
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%s\n%s", err, out)

@@ -11,7 +11,7 @@ failed=0
 
 # All examples, so that cargo compiles their dependencies once.
 $cargo build --quiet --locked --workspace
-(cd ../controlplane && CGO_ENABLED=0 $go build -o ../target/restored-etcd ./cmd/restored-etcd)
+(cd ../controlplane && CGO_ENABLED=0 $go build -o ../target/restored-etcd ./internal/tools/restored-etcd)
 
 cat >"$work/play" <<'PLAY'
 #!/bin/bash

@@ -8,19 +8,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/rangekeeper/rangekeeper/controlplane/audit"
-	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
-	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/edit"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/etcdflags"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/ranges"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/screen"
@@ -28,53 +20,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/version"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
-	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
-
-// The exit codes of all commands.
-const (
-	exitOK          = 0
-	exitFound       = 1
-	exitInput       = 2
-	exitUnreachable = 3
-	exitUnseen      = 4
-	exitNone        = 5
-	exitInterrupted = 130 // by the shell's convention for SIGINT
-)
-
-// exitCodesHelp is the table of the exit codes.
-const exitCodesHelp = `Exit codes of all commands:
-  0    done, and nothing is left to do
-  1    findings, pending changes or leaks are left; a value is in use or none is
-       free; a server failed
-  2    wrong usage, or input that cannot be used
-  3    the etcd or API server cannot be reached, or another process uses its
-       data
-  4    with --strict: nothing was found, but the source does not show all
-  5    there is no such Service or range, or the user may not read it
-  130  interrupted; a command that runs until then ends with 0`
-
-// ErrFound ends a command whose output is complete with exitFound.
-var ErrFound = errors.New("something was found")
-
-// ErrUnseen ends a command whose output is complete with exitUnseen.
-var ErrUnseen = errors.New("the source does not show all")
-
-// foundIf is the end of a command whose output is complete unless there is an error.
-func foundIf(found bool, err error) error {
-	if err == nil && found {
-		return ErrFound
-	}
-	return err
-}
-
-// foundOrUnseen is foundIf for a command that may have to say that its source does not show all.
-func foundOrUnseen(found, unseen bool, err error) error {
-	if err == nil && !found && unseen {
-		return ErrUnseen
-	}
-	return foundIf(found, err)
-}
 
 // A Program is one of those that have the commands of this package.
 type Program struct {
@@ -137,34 +83,6 @@ func (p *Program) Run(ctx context.Context, args []string, stdout, stderr io.Writ
 // Command returns the program's command, for its documents.
 func (p *Program) Command() *cobra.Command { return newRoot(p, io.Discard, io.Discard) }
 
-func (p *Program) exitCode(err error) int {
-	is := func(target error) bool { return errors.Is(err, target) }
-	switch {
-	case is(context.Canceled):
-		return exitInterrupted
-	case is(clusterstate.ErrUnreachable), is(clusterstate.ErrAPIUnreachable), slices.ContainsFunc(p.Unreachable, is):
-		return exitUnreachable
-	case is(audit.ErrNone), is(rangekeeper.ErrNotInitialised), isForbidden(err):
-		return exitNone
-	case slices.ContainsFunc([]error{rangekeeper.ErrFull, rangekeeper.ErrAlreadyAllocated, edit.ErrInUse, edit.ErrBusy, edit.ErrChanged, edit.ErrOtherRun, errTooFew, errNotPrinted, etcdstore.ErrDeferred, etcdstore.ErrRestored}, is), slices.ContainsFunc(p.Failed, is):
-		return exitFound
-	default:
-		return exitInput
-	}
-}
-
-// isForbidden reports whether an API server or an etcd says that the user may not do this.
-func isForbidden(err error) bool {
-	if e := (rpctypes.EtcdError{}); errors.As(err, &e) && e.Code() == codes.PermissionDenied {
-		return true
-	}
-	// Of the refusal of a committer's write only the text is known.
-	if errors.Is(err, rangekeeper.ErrRefused) && strings.Contains(err.Error(), rpctypes.ErrPermissionDenied.Error()) {
-		return true
-	}
-	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || status.Code(err) == codes.PermissionDenied
-}
-
 func newRoot(p *Program, stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   strings.ReplaceAll(p.Name, " ", "-"), // the name of the file
@@ -222,49 +140,6 @@ another source.
 		help.Run, help.RunE = nil, usage.ShowHelp
 	}
 	return root
-}
-
-// wrappedUsage is a usage with the help of flags at the width of a terminal. Cobra has templates for it, with which
-// text/template would be linked: it calls methods by name, so that the linker keeps all exported methods of the
-// program.
-func wrappedUsage(print func(*cobra.Command) error, width int) func(*cobra.Command) error {
-	return func(c *cobra.Command) error {
-		out := c.OutOrStderr()
-		var text strings.Builder
-		c.SetOut(&text)
-		err := print(c)
-		c.SetOut(out)
-		if err != nil {
-			return err
-		}
-		wide := c.LocalFlags().FlagUsages()
-		narrow := c.LocalFlags().FlagUsagesWrapped(width - 5) // pflag takes up to 5 columns more
-		shown := strings.Replace(text.String(), strings.TrimSpace(wide), strings.TrimSpace(narrow), 1)
-		if at := strings.LastIndex(shown, "\nUse \""); at >= 0 { // the hint at the end
-			shown = shown[:at+1] + strings.Join(screen.Wrapped(shown[at+1:], width, 0), "\n")
-		}
-		_, err = io.WriteString(out, shown)
-		return err
-	}
-}
-
-// reflowed breaks the paragraphs of a text at a width. Those that are indented or have a table stay as they are.
-func reflowed(text string, width int) string {
-	paragraphs := strings.Split(text, "\n\n")
-	for i, p := range paragraphs {
-		if !strings.Contains("\n"+p, "\n ") && !strings.Contains("\n"+p, "\n\t") {
-			paragraphs[i] = strings.Join(screen.Wrapped(strings.ReplaceAll(p, "\n", " "), width, 0), "\n")
-		}
-	}
-	return strings.Join(paragraphs, "\n\n")
-}
-
-// call puts the name of the program into usage and examples.
-func call(root *cobra.Command, program string) {
-	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: program}
-	for _, c := range root.Commands() {
-		c.Example = strings.ReplaceAll(c.Example, "  rangekeeper ", "  "+program+" ")
-	}
 }
 
 // VersionLine is what the command version prints.

@@ -36,7 +36,7 @@ type FixtureCluster struct {
 	Bitmaps []string
 }
 
-// FixtureClusters are all of them; cmd/fixtures makes those of a new release.
+// FixtureClusters are all of them; internal/tools/fixtures makes those of a new release.
 var FixtureClusters = []FixtureCluster{
 	{DualStack, releases.Of("1.32"), "10.96.0.0/12,fd00:10:96::/108", []string{"serviceips", "secondaryserviceips", "servicenodeports"}},
 	{DualWrite, releases.Of("1.33"), "10.96.0.0/16,fd00:10:96::/112", []string{"servicenodeports"}},
