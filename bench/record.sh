@@ -22,6 +22,6 @@ file=bench/record/$(date -u +%F)-$what.txt
 	echo "CPU: $(nproc) of $(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -n 1); $(uname -sr), $(uname -m); load before it $load"
 	echo "$(rustc --version); $(go version | cut -d ' ' -f 3); etcd $(version go.etcd.io/etcd/server/v3 controlplane/go.mod), Kubernetes $(version k8s.io/kubernetes kube-apiserver/compare/go.mod)"
 	echo
-	sed '/: built in [0-9]* s$/d' "$output"
+	sed '/: built in [0-9]* s$/d; /: copying its source code$/d' "$output"
 } >"$file"
 echo "recorded in $file" >&2

@@ -144,6 +144,7 @@ static inline bool rk_batch_put_protocol(rk_batch *batch, rk_text protocol) {
  * RK_RESULT_BUFFER_TOO_SMALL if it does not fit: observe the batch, clear it, and add the Service again.
  * RK_RESULT_INVALID_ARGUMENT if it has more than 65,534 spec.clusterIPs or more than 65,535 ports.
  */
+RK_MUST_CHECK
 static inline rk_result rk_services_add(rk_services *services, const rk_service *service) {
   rk_batch *batch = &services->batch, before = services->batch;
   if (service->cluster_ips_len > 65534 || service->ports_len > 65535) return RK_RESULT_INVALID_ARGUMENT;
@@ -166,6 +167,7 @@ static inline rk_result rk_services_add(rk_services *services, const rk_service 
  * Adds the name of the next Service of a batch, and its metadata.creationTimestamp in seconds since 1970 and etcd's
  * create revision, both 0 if unknown; RK_RESULT_BUFFER_TOO_SMALL if it does not fit.
  */
+RK_MUST_CHECK
 static inline rk_result rk_service_names_add(rk_service_names *names, rk_text service_namespace, rk_text name,
                                              int64_t created, uint64_t create_revision) {
   rk_batch *batch = &names->batch, before = names->batch;
@@ -179,6 +181,7 @@ static inline rk_result rk_service_names_add(rk_service_names *names, rk_text se
  *
  * RK_RESULT_BUFFER_TOO_SMALL if it does not fit: observe the batch, clear it, and add the object again.
  */
+RK_MUST_CHECK
 static inline rk_result rk_ip_addresses_add(rk_ip_addresses *objects, const rk_ip_address *object) {
   rk_batch *batch = &objects->batch, before = objects->batch;
   bool fits = rk_batch_put_number(batch, (uint64_t)object->created) && rk_batch_put_number(batch, object->revision) &&

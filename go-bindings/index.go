@@ -155,8 +155,9 @@ func (x *Index) Created(addr netip.Addr, revision uint64) error {
 	return resultError(code)
 }
 
-// Abort records that no object was created. If that is not certain, let the reservation expire. Abort has no effect
-// once the reservation has ended.
+// Abort records that no object was created. If that is not certain, the API server must refuse a second creation, as
+// it does of an IPAddress object: the watch reports the object then. Abort has no effect once the reservation has
+// ended.
 func (x *Index) Abort(reservation Reservation) error {
 	c := reservation.toC()
 	code := rk.IndexAbort(x.pointer(), &c)

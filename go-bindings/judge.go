@@ -75,7 +75,7 @@ const (
 	ClusterIPReshape ClusterIPVerdict = rk.ClusterIPReshape
 	// ClusterIPReplace: its object does not refer to its Service, and is to be replaced.
 	ClusterIPReplace ClusterIPVerdict = rk.ClusterIPReplace
-	// ClusterIPTaken: another Service has it; an owner has to recreate one of the two.
+	// ClusterIPTaken: another Service has it: the owner of one of the two has to recreate it.
 	ClusterIPTaken ClusterIPVerdict = rk.ClusterIPTaken
 )
 

@@ -444,7 +444,7 @@ func TestSharedLedger(t *testing.T) {
 	// A caller goes: what it was given for nobody is released.
 	gone := submit(second, "")
 	row.play(t, second, never)
-	if err := second.Abandon(gone); err != nil {
+	if err := second.Cancel(gone); err != nil {
 		t.Fatal(err)
 	}
 	row.play(t, second, never)

@@ -86,11 +86,11 @@ func (l *SharedLedger) submit(change *rk.LedgerChange, owner string) (ChangeTick
 	return ChangeTicket(ticket), nil
 }
 
-// Abandon ends the wait for a change whose caller has gone. One that is not under way is not made. What it allocated
+// Cancel ends the wait for a change whose caller has gone. One that is not under way is not made. What it allocated
 // for nobody is released again, unless its write or that of the release has no answer; what it allocated for an owner
 // is not, as the owner finds it and can release it.
-func (l *SharedLedger) Abandon(ticket ChangeTicket) error {
-	code := rk.SharedLedgerAbandon(l.pointer(), uint64(ticket))
+func (l *SharedLedger) Cancel(ticket ChangeTicket) error {
+	code := rk.SharedLedgerCancel(l.pointer(), uint64(ticket))
 	runtime.KeepAlive(l)
 	return resultError(code)
 }

@@ -24,19 +24,19 @@
  *
  * Needs C99 or C++11. Begin with examples/c/allocate.c; docs/c-contract.md has more.
  *
- * The parts. Each uses those above it in its group:
+ * The parts. Each uses those above it in its group; functions that build values and batches are at the end:
  *
  *   rk_range             a CIDR or a range of ports, which numbers its values by offsets: a plain value
- *   rk_allocator         the values of a range that are in use, in memory; its snapshot is the stored bitmap
+ *   rk_allocator         the values of a range that are allocated, in memory; its snapshot is the stored bitmap
  *   rk_range_allocation  the stored object around a snapshot, as kube-apiserver writes it
  *   rk_leak_counters     for how many passes in a row each value of a range was leaked
+ *   rk_leak_tracker      the leak counters of all ranges of a server, from one audit or repair pass to the next
  *   rk_service_cidr      a CIDR of a ServiceCIDR object: a plain value
- *   rk_services          a batch of Services; rk_ip_addresses is one of IPAddress objects
+ *   rk_services          a batch of Services, with rk_service_names; rk_ip_addresses is one of IPAddress objects
  *   rk_audit             compares ranges and objects with all Services, and ends as a report
  *   rk_report            findings, leaks, and the diff that repairs each bitmap
  *
  *   rk_committer         writes allocations, releases, edits and repairs of many callers into one stored object
- *   rk_leak_tracker      the leak counters of a server, from one repair pass to the next
  *   rk_repair_pass       an audit of the objects of committers; they write its diffs
  *
  *   rk_index             which addresses are free where ClusterIPs are IPAddress objects
@@ -46,22 +46,28 @@
  *
  *   rk_bootstrap         the bootstrap controller: system namespaces, the Service kubernetes, its endpoints
  *
- * Results. A function that can fail returns an rk_result. Its parameters are a handle, inputs, outputs and an rk_error,
- * in this order. Outputs are written only on success, except for the length of a buffer that is too small. The rk_error
- * is written only on failure and may be NULL: a sentence that names the parameter, and where it can, the place. There
- * is no "last error".
+ * Words. A value is allocated if the stored object records it; it is in use if a Service has it. A value that is
+ * allocated and not in use is leaked.
+ *
+ * Results. A function that can fail returns an rk_result. Its parameters are a handle, inputs, outputs, and last, where
+ * there is one, an rk_error. Outputs are written only on success, except for the length of a buffer that is too small.
+ * The rk_error is written only on failure and may be NULL: a sentence that names the parameter, and where it can, the
+ * place. There is no "last error".
  *
  * Pointers. A pointer must be valid until the call returns; no function keeps one. NULL is RK_RESULT_NULL_POINTER
  * unless the function allows it. A pointer that is not aligned, or a length beyond the address space, is
  * RK_RESULT_INVALID_ARGUMENT. Memory that is written must not overlap with other arguments.
  *
  * Values. An rk_value that does not follow its kind (a port above 65535, a high that should be 0), a range that no
- * function has written, a number that is none of its type's constants, and a place past the end are
- * RK_RESULT_INVALID_ARGUMENT.
+ * function has written, a number that is none of its type's constants, and a place past the end, except where a page
+ * begins, are RK_RESULT_INVALID_ARGUMENT.
  *
- * Text and bytes. A pointer and a length, with no terminating NUL unless a comment says so, in outputs neither. NULL is
- * allowed if the length is 0. Text that is
- * not UTF-8 is RK_RESULT_INVALID_UTF8, in a batch of objects RK_RESULT_INVALID_BATCH.
+ * Times. Nanoseconds of a clock of the caller's that never goes back; in ledgers, nanoseconds since 1970. A parameter
+ * `unix_seconds` is in seconds since 1970.
+ *
+ * Text and bytes. A pointer and a length. Neither inputs nor outputs end with a NUL, unless a comment says so. NULL is
+ * allowed if the length is 0. Text that is not UTF-8 is RK_RESULT_INVALID_UTF8, in a batch of objects
+ * RK_RESULT_INVALID_BATCH.
  *
  * Buffers. A pointer, a capacity, and a size_t * for the length. If the capacity is too small, the function returns
  * RK_RESULT_BUFFER_TOO_SMALL, writes the required length, and changes nothing else. So NULL with capacity 0 queries the
@@ -99,11 +105,11 @@ typedef struct rk_range_allocation rk_range_allocation;
 /** A counter for each value of a range: how many passes in a row it was leaked. */
 typedef struct rk_leak_counters rk_leak_counters;
 
-/** An audit in progress: one pass over all Services. */
-typedef struct rk_audit rk_audit;
-
 /** The leak counters of all ranges of a server's repair, kept from one pass to the next, and when they may advance. */
 typedef struct rk_leak_tracker rk_leak_tracker;
+
+/** An audit in progress: one pass over all Services. */
+typedef struct rk_audit rk_audit;
 
 /**
  * The result of an audit. Only rk_report_record_repair, rk_report_observe_claimants and
@@ -176,9 +182,9 @@ enum {
   RK_RESULT_POISONED = 6,
   /** The pass or audit has ended. */
   RK_RESULT_ENDED = 7,
-  /** Every value of the range is in use. */
+  /** Every value of the range is allocated. */
   RK_RESULT_FULL = 16,
-  /** The value is in use. */
+  /** The value is allocated. */
   RK_RESULT_ALREADY_ALLOCATED = 17,
   /** The value cannot be allocated from the range. */
   RK_RESULT_NOT_IN_RANGE = 18,
@@ -322,7 +328,10 @@ enum {
   RK_VALUE_KIND_IPV6 = 6,
   /** A text that should be an address and is not: only in findings. */
   RK_VALUE_KIND_TEXT = 7,
-  /** A missing value, for bindings: no range has it. low and high are 0. */
+  /**
+   * No value: that of a claim whose text is no address, and a missing one in bindings. No range has it, and low and
+   * high are 0.
+   */
   RK_VALUE_KIND_NONE = 8,
   /** A number of a range of numbers: low is below 2^32, high is 0. */
   RK_VALUE_KIND_NUMBER = 9,
@@ -378,7 +387,7 @@ enum {
  * is freed.
  */
 typedef struct rk_range {
-  /** The network address, the lowest port, or the lowest number after the static band. */
+  /** The network address, the lowest port, or of numbers the size of the static band. */
   rk_value first;
   /** The length of the prefix, the highest port, or how many numbers there are. */
   uint32_t extent;
@@ -433,8 +442,8 @@ RK_MUST_CHECK
 rk_result rk_range_value_at(const rk_range *range, uint32_t offset, rk_value *value);
 
 /**
- * Writes to `excludes` whether no cluster has both ranges: its ranges of ClusterIPs are of different IP families
- * (KEP-563), and it has one range of node ports.
+ * Writes to `excludes` whether one cluster cannot have both ranges: two of one IP family (KEP-563), or two of node
+ * ports.
  */
 RK_MUST_CHECK
 rk_result rk_range_excludes(const rk_range *range, const rk_range *other, bool *excludes);
@@ -546,7 +555,7 @@ rk_result rk_allocator_allocate_next(rk_allocator *allocator, rk_value *value);
 RK_MUST_CHECK
 rk_result rk_allocator_release(rk_allocator *allocator, const rk_value *value, bool *was_used);
 
-/** Writes whether a value is in use: false for one that is not in range. */
+/** Writes whether a value is allocated: false for one that is not in range. */
 RK_MUST_CHECK
 rk_result rk_allocator_has(const rk_allocator *allocator, const rk_value *value, bool *is_used);
 
@@ -571,7 +580,7 @@ rk_result rk_allocator_allocate_batch(rk_allocator *allocator, const rk_value *r
 
 /**
  * Writes the stored form of the values in use: one big-endian unsigned integer without leading zero bytes, in
- * which bit k stands for offset k; no bytes if nothing is in use. (size + 7) / 8 bytes always suffice.
+ * which bit k stands for offset k; no bytes if nothing is allocated. (size + 7) / 8 bytes always suffice.
  */
 RK_MUST_CHECK
 rk_result rk_allocator_snapshot(const rk_allocator *allocator, uint8_t *buffer, size_t capacity, size_t *len);
@@ -656,6 +665,22 @@ rk_result rk_leak_counters_advance(rk_leak_counters *counters, const rk_value *l
  */
 RK_MUST_CHECK
 rk_result rk_leak_counters_count(const rk_leak_counters *counters, const rk_value *value, uint8_t *count);
+
+/**
+ * Creates a tracker whose counters are 0. A leak is cleaned if this many `passes` in a row have seen it;
+ * kube-apiserver waits for 3.
+ *
+ * In an rk_repair_pass, counters advance only if passes are at least 0.9 of `interval` (in nanoseconds) apart and
+ * the value was in use all the time between. In rk_audit_finish every pass counts, and `interval` has no meaning.
+ *
+ * With `keeps_leaks`, leaks are never cleaned. Only an address that a bitmap beside IPAddress objects records alone
+ * (RK_REASON_BITMAP_DISAGREES) is cleared, after so many passes: an API server refuses it.
+ *
+ * RK_RESULT_INVALID_ARGUMENT if `passes` is 0.
+ */
+RK_MUST_CHECK
+rk_result rk_leak_tracker_new(uint8_t passes, uint64_t interval, bool keeps_leaks, rk_leak_tracker **tracker,
+                              rk_error *error);
 
 /* --------------------------------------------------------------------- Batches of Services and of IPAddress objects */
 
@@ -797,17 +822,17 @@ rk_cluster_ip_records rk_cluster_ip_records_of(uint64_t objects, rk_presence bit
 /**
  * Begins an audit without ranges. Read the stored ranges first, and list the Services after that.
  *
- * With a `tracker`, a leak in a bitmap stays until enough audits in a row have seen it; with NULL, leaks are cleaned
- * at once, which is right only where nobody else allocates.
+ * With a `tracker`, a leak in a bitmap stays until enough audits in a row have seen it: rk_audit_finish counts this
+ * one. The tracker may be freed before that. With NULL, leaks are cleaned at once, which is right only where nobody
+ * else allocates.
  *
  * Without `ip_addresses`, ClusterIPs are recorded in bitmaps. With it, they are recorded in IPAddress objects, and
  * bitmaps of addresses are stale unless rk_audit_compare_bitmap finds that servers still write them: they are counted,
- * and not compared with the Services. `now` is in seconds since
- * 1970: an IPAddress object that is at most 60 s old may still wait for its Service, and is no leak. If `now` is
- * NULL, every object counts, which is right for data at rest.
+ * and not compared with the Services. An IPAddress object that is at most 60 s old at `unix_seconds` may still wait
+ * for its Service, and is no leak; with NULL every object counts, which is right for data at rest.
  */
 RK_MUST_CHECK
-rk_result rk_audit_new(const rk_leak_tracker *tracker, bool ip_addresses, const int64_t *now, rk_audit **audit);
+rk_result rk_audit_new(rk_leak_tracker *tracker, bool ip_addresses, const int64_t *unix_seconds, rk_audit **audit);
 
 /**
  * Adds a configured range of addresses or ports that is stored as a bitmap, with the stored text of its range and
@@ -903,8 +928,8 @@ RK_MUST_CHECK
 rk_result rk_audit_observe_unreadable(rk_audit *audit, rk_subject_kind kind, rk_error *error);
 
 /**
- * Checks that this audit covers a whole cluster whose bitmaps are in the given states (RK_PRESENCE_*), once all
- * Services are observed. Otherwise its findings about some Services would be missing or wrong.
+ * Checks that this audit covers a whole cluster whose bitmaps are in the given states (RK_PRESENCE_MISSING to
+ * _INITIALISED), once all Services are observed. Otherwise its findings about some Services would be missing or wrong.
  *
  * RK_RESULT_NOT_INITIALISED, with the bitmap in `error`. RK_RESULT_NO_SERVICES if `cleans_leaks` says that leaks
  * are cleaned after the audit, values are recorded as allocated, and no Service was observed: a cluster has the
@@ -936,7 +961,7 @@ enum {
   /** The API server remedies it: it repairs IPAddress objects when it starts, and every few minutes after that. */
   RK_REMEDY_API_SERVER = 1,
   /**
-   * Only the owner remedies it: of a Service, who recreates it or widens the range, or an administrator, who deletes an
+   * People remedy it: the owner of a Service recreates it, or an administrator widens the range or deletes the
    * IPAddress object.
    */
   RK_REMEDY_OWNER = 2,
@@ -1373,84 +1398,6 @@ rk_result rk_report_state(const rk_report *report, size_t range, const rk_value 
 RK_MUST_CHECK
 rk_result rk_report_occupancy(const rk_report *report, size_t range, uint32_t count, rk_cell *cells, size_t capacity,
                               size_t *n);
-
-/* ------------------------------------------------------------------------------------- Repairs of IPAddress objects */
-
-/** The object that an IPAddress object refers to. */
-typedef uint32_t rk_parent;
-enum {
-  /** An IPAddress object refers to something other than a Service, or to nothing. */
-  RK_PARENT_NO_SERVICE = 0,
-  /** An IPAddress object refers to a Service that does not exist. */
-  RK_PARENT_MISSING = 1,
-  /** An IPAddress object refers to a Service that does not use the address. */
-  RK_PARENT_OTHER = 2,
-  /** An IPAddress object refers to a Service that uses the address. */
-  RK_PARENT_USES = 3,
-  /** As the parent in an rk_address_object: the IPAddress object refers to the Service that is judged. */
-  RK_PARENT_SELF = 4,
-};
-
-/** What is to become of an IPAddress object. */
-typedef uint32_t rk_ip_address_verdict;
-enum {
-  /** Keep the IPAddress object. */
-  RK_IP_ADDRESS_KEEP = 0,
-  /** Nothing uses the address, but a pending request may still come to use it: judge the object again later. */
-  RK_IP_ADDRESS_WAIT = 1,
-  /** Remove the object: it does not refer to a Service. */
-  RK_IP_ADDRESS_NO_SERVICE = 2,
-  /** Remove the object: its Service does not use the address. */
-  RK_IP_ADDRESS_WRONG_REFERENCE = 3,
-  /** Remove the object: its Service does not exist. */
-  RK_IP_ADDRESS_LEAKED = 4,
-};
-
-/** What is to become of the IPAddress object of a ClusterIP. */
-typedef uint32_t rk_cluster_ip_verdict;
-enum {
-  /** The IPAddress object of the ClusterIP is right. */
-  RK_CLUSTER_IP_KEEP = 0,
-  /** Its object will be removed as wrong; create the right one after that. */
-  RK_CLUSTER_IP_WAIT = 1,
-  /** It has no object: create one. */
-  RK_CLUSTER_IP_CREATE = 2,
-  /** Its object differs in form from the allocator's: replace it, without an Event. */
-  RK_CLUSTER_IP_RESHAPE = 3,
-  /** Its object does not refer to its Service: replace it. */
-  RK_CLUSTER_IP_REPLACE = 4,
-  /** Another Service owns it: an parent has to recreate one of the two. */
-  RK_CLUSTER_IP_TAKEN = 5,
-};
-
-/** The IPAddress object of an address that a Service uses. */
-typedef struct rk_address_object {
-  /** Whether its label says that the allocator manages it. */
-  bool managed;
-  /** Whether its labels are those that the allocator sets. */
-  bool labelled;
-  /** The object that it refers to. */
-  rk_parent parent;
-  /** 0. Room for a field that comes later: the struct never becomes longer. */
-  uint64_t reserved[2];
-} rk_address_object;
-
-/**
- * Judges an IPAddress object. `managed` is whether its label says that the
- * allocator manages it; `parent` is the object that it refers to, and not RK_PARENT_SELF. `unused_for` is how long at
- * least nothing has used the address, `grace` the longest time that a request can take, both in nanoseconds. With
- * RK_IP_ADDRESS_WAIT, `*wait` is the number of nanoseconds after which to judge again; otherwise it is 0.
- */
-RK_MUST_CHECK
-rk_result rk_ip_address_judge(bool managed, rk_parent parent, uint64_t unused_for, uint64_t grace,
-                              rk_ip_address_verdict *verdict, uint64_t *wait);
-
-/**
- * Judges an address that a Service uses and a ServiceCIDR contains, by its IPAddress object `object`, NULL if
- * there is none.
- */
-RK_MUST_CHECK
-rk_result rk_cluster_ip_judge(const rk_address_object *object, rk_cluster_ip_verdict *verdict);
 
 /* ------------------------------------------------------------------------------------------------------- Committers */
 
@@ -1893,7 +1840,7 @@ enum {
   RK_REPLACE_IF_UNUSED = 1101,
   /** As RK_REPLACE_ALWAYS until the stored range was the configured one once, and then as RK_REPLACE_IF_UNUSED. */
   RK_REPLACE_ONCE = 1102,
-  /** A repair always does, as kube-apiserver's. */
+  /** A repair always replaces it, as that of kube-apiserver does. */
   RK_REPLACE_ALWAYS = 1103,
 };
 
@@ -2059,7 +2006,7 @@ enum {
 typedef struct rk_edit {
   /** What it is for. */
   rk_edit_kind kind;
-  /** How many values to record beside those of set, chosen by the strategy. None of them is in use. */
+  /** How many values to record beside those of set, chosen by the strategy. No Service has one of them. */
   uint32_t pick;
   /** The values to record. */
   const rk_value *set;
@@ -2100,22 +2047,6 @@ rk_result rk_committer_submit_edit(rk_committer *committer, const rk_edit *edit,
                                    rk_error *error);
 
 /* ---------------------------------------------------------------------------------------------------- Repair passes */
-
-/**
- * Creates a tracker whose counters are 0. A leak is cleaned if this many `passes` in a row have seen it;
- * kube-apiserver waits for 3.
- *
- * In an rk_repair_pass, counters advance only if passes are at least 0.9 of `interval` (in nanoseconds) apart and
- * the value was in use all the time between. In rk_audit_finish every pass counts, and `interval` has no meaning.
- *
- * With `keeps_leaks`, leaks are never cleaned. Only an address that a bitmap beside IPAddress objects records alone
- * (RK_REASON_BITMAP_DISAGREES) is cleared, after so many passes: an API server refuses it.
- *
- * RK_RESULT_INVALID_ARGUMENT if `passes` is 0.
- */
-RK_MUST_CHECK
-rk_result rk_leak_tracker_new(uint8_t passes, uint64_t interval, bool keeps_leaks, rk_leak_tracker **tracker,
-                              rk_error *error);
 
 /**
  * Starts a pass. An earlier pass of this tracker that has not ended is given up, and its steps are refused. The steps,
@@ -2185,13 +2116,13 @@ rk_result rk_repair_pass_fenced(rk_repair_pass *pass, const rk_committer *commit
 
 /**
  * Begins the audit of the pass, with the ranges that were read, in the order of rk_repair_pass_begin. The caller may
- * add more, and observes Services that it lists from now on. `ip_addresses` and `now` are as in rk_audit_new. A
- * failure ends the pass.
+ * add more, and observes Services that it lists from now on. `ip_addresses` and `unix_seconds` are as in
+ * rk_audit_new. A failure ends the pass.
  *
  * RK_RESULT_INVALID_ARGUMENT if a range has begun and is not read, or a later pass has started; RK_RESULT_SAME_KIND.
  */
 RK_MUST_CHECK
-rk_result rk_repair_pass_audit(rk_repair_pass *pass, bool ip_addresses, const int64_t *now, rk_audit **audit,
+rk_result rk_repair_pass_audit(rk_repair_pass *pass, bool ip_addresses, const int64_t *unix_seconds, rk_audit **audit,
                                rk_error *error);
 
 /**
@@ -2228,14 +2159,15 @@ rk_result rk_repair_pass_check(const rk_repair_pass *pass, const rk_committer *c
  * A leak stays, and is due again in the next pass, if it was first seen less than the grace period ago, if this
  * committer allocated it within the grace period, if the list is from before the fence, or if a Service was written
  * after a list that guards.
+ *
  * RK_RESULT_INVALID_ARGUMENT if the pass has not finished its audit, does not have the committer's range, or a
  * later one has started, and for a guarded list without a revision.
  */
 RK_MUST_CHECK
-rk_result rk_committer_submit_repair(rk_committer *committer, const rk_repair_pass *pass, uint64_t listed,
-                                     bool is_guarded, uint64_t deadline, uint64_t *ticket, rk_error *error);
+rk_result rk_committer_submit_repair(rk_committer *committer, rk_repair_pass *pass, uint64_t listed, bool is_guarded,
+                                     uint64_t deadline, uint64_t *ticket, rk_error *error);
 
-/* ------------------------------------------------------------------------------------------- The index of addresses */
+/* --------------------------------------------------------- The index of addresses, and repairs of IPAddress objects */
 
 /** The right to create the IPAddress object of an address. */
 typedef struct rk_reservation {
@@ -2331,8 +2263,8 @@ RK_MUST_CHECK
 rk_result rk_index_created(rk_index *index, const rk_value *address, uint64_t revision);
 
 /**
- * Records that no object was created. If that is not certain, let the reservation expire. Has no effect once the
- * reservation has ended.
+ * Records that no object was created. If that is not certain, the API server must refuse a second creation, as it
+ * does of an IPAddress object: the watch reports the object then. Has no effect once the reservation has ended.
  */
 RK_MUST_CHECK
 rk_result rk_index_abort(rk_index *index, const rk_reservation *reservation);
@@ -2378,6 +2310,82 @@ rk_result rk_index_removed(rk_index *index, const rk_value *value, uint64_t revi
 RK_MUST_CHECK
 rk_result rk_index_replace(rk_index *index, const rk_value *values, size_t len, uint64_t revision,
                            rk_index_changes *changes);
+
+/** The object that an IPAddress object refers to. */
+typedef uint32_t rk_parent;
+enum {
+  /** An IPAddress object refers to something other than a Service, or to nothing. */
+  RK_PARENT_NO_SERVICE = 0,
+  /** An IPAddress object refers to a Service that does not exist. */
+  RK_PARENT_MISSING = 1,
+  /** An IPAddress object refers to a Service that does not use the address. */
+  RK_PARENT_OTHER = 2,
+  /** An IPAddress object refers to a Service that uses the address. */
+  RK_PARENT_USES = 3,
+  /** As the parent in an rk_address_object: the IPAddress object refers to the Service that is judged. */
+  RK_PARENT_SELF = 4,
+};
+
+/** What is to become of an IPAddress object. */
+typedef uint32_t rk_ip_address_verdict;
+enum {
+  /** Keep the IPAddress object. */
+  RK_IP_ADDRESS_KEEP = 0,
+  /** Nothing uses the address, but a pending request may still come to use it: judge the object again later. */
+  RK_IP_ADDRESS_WAIT = 1,
+  /** Remove the object: it does not refer to a Service. */
+  RK_IP_ADDRESS_NO_SERVICE = 2,
+  /** Remove the object: its Service does not use the address. */
+  RK_IP_ADDRESS_WRONG_REFERENCE = 3,
+  /** Remove the object: its Service does not exist. */
+  RK_IP_ADDRESS_LEAKED = 4,
+};
+
+/** What is to become of the IPAddress object of a ClusterIP. */
+typedef uint32_t rk_cluster_ip_verdict;
+enum {
+  /** The IPAddress object of the ClusterIP is right. */
+  RK_CLUSTER_IP_KEEP = 0,
+  /** Its object will be removed as wrong; create the right one after that. */
+  RK_CLUSTER_IP_WAIT = 1,
+  /** It has no object: create one. */
+  RK_CLUSTER_IP_CREATE = 2,
+  /** Its object differs in form from the allocator's: replace it, without an Event. */
+  RK_CLUSTER_IP_RESHAPE = 3,
+  /** Its object does not refer to its Service: replace it. */
+  RK_CLUSTER_IP_REPLACE = 4,
+  /** Another Service has the address: the owner of one of the two has to recreate it. */
+  RK_CLUSTER_IP_TAKEN = 5,
+};
+
+/** The IPAddress object of an address that a Service uses. */
+typedef struct rk_address_object {
+  /** Whether its label says that the allocator manages it. */
+  bool managed;
+  /** Whether its labels are those that the allocator sets. */
+  bool labelled;
+  /** The object that it refers to. */
+  rk_parent parent;
+  /** 0. Room for a field that comes later: the struct never becomes longer. */
+  uint64_t reserved[2];
+} rk_address_object;
+
+/**
+ * Judges an IPAddress object. `managed` is whether its label says that the
+ * allocator manages it; `parent` is the object that it refers to, and not RK_PARENT_SELF. `unused_for` is how long at
+ * least nothing has used the address, `grace` the longest time that a request can take, both in nanoseconds. With
+ * RK_IP_ADDRESS_WAIT, `*wait` is the number of nanoseconds after which to judge again; otherwise it is 0.
+ */
+RK_MUST_CHECK
+rk_result rk_ip_address_judge(bool managed, rk_parent parent, uint64_t unused_for, uint64_t grace,
+                              rk_ip_address_verdict *verdict, uint64_t *wait);
+
+/**
+ * Judges an address that a Service uses and a ServiceCIDR contains, by its IPAddress object `object`, NULL if
+ * there is none.
+ */
+RK_MUST_CHECK
+rk_result rk_cluster_ip_judge(const rk_address_object *object, rk_cluster_ip_verdict *verdict);
 
 /* ---------------------------------------------------------------------------------------------------------- Ledgers */
 
@@ -2616,7 +2624,7 @@ rk_result rk_shared_ledger_submit(rk_shared_ledger *shared, const rk_ledger_chan
  * not, as the owner finds it and can release it. A ticket whose outcome was told is ignored.
  */
 RK_MUST_CHECK
-rk_result rk_shared_ledger_abandon(rk_shared_ledger *shared, uint64_t ticket);
+rk_result rk_shared_ledger_cancel(rk_shared_ledger *shared, uint64_t ticket);
 
 /**
  * Writes what to ask of the store at the time `now`, in nanoseconds since 1970. All changes that wait become one
@@ -2733,6 +2741,9 @@ void rk_range_allocation_free(rk_range_allocation *object);
 /** Destroys counters. */
 void rk_leak_counters_free(rk_leak_counters *counters);
 
+/** Destroys a tracker. */
+void rk_leak_tracker_free(rk_leak_tracker *tracker);
+
 /** Destroys an audit. */
 void rk_audit_free(rk_audit *audit);
 
@@ -2741,9 +2752,6 @@ void rk_report_free(rk_report *report);
 
 /** Destroys a committer. */
 void rk_committer_free(rk_committer *committer);
-
-/** Destroys a tracker. */
-void rk_leak_tracker_free(rk_leak_tracker *tracker);
 
 /** Destroys a pass. */
 void rk_repair_pass_free(rk_repair_pass *pass);
@@ -2907,6 +2915,7 @@ static inline bool rk_batch_put_protocol(rk_batch *batch, rk_text protocol) {
  * RK_RESULT_BUFFER_TOO_SMALL if it does not fit: observe the batch, clear it, and add the Service again.
  * RK_RESULT_INVALID_ARGUMENT if it has more than 65,534 spec.clusterIPs or more than 65,535 ports.
  */
+RK_MUST_CHECK
 static inline rk_result rk_services_add(rk_services *services, const rk_service *service) {
   rk_batch *batch = &services->batch, before = services->batch;
   if (service->cluster_ips_len > 65534 || service->ports_len > 65535) return RK_RESULT_INVALID_ARGUMENT;
@@ -2929,6 +2938,7 @@ static inline rk_result rk_services_add(rk_services *services, const rk_service 
  * Adds the name of the next Service of a batch, and its metadata.creationTimestamp in seconds since 1970 and etcd's
  * create revision, both 0 if unknown; RK_RESULT_BUFFER_TOO_SMALL if it does not fit.
  */
+RK_MUST_CHECK
 static inline rk_result rk_service_names_add(rk_service_names *names, rk_text service_namespace, rk_text name,
                                              int64_t created, uint64_t create_revision) {
   rk_batch *batch = &names->batch, before = names->batch;
@@ -2942,6 +2952,7 @@ static inline rk_result rk_service_names_add(rk_service_names *names, rk_text se
  *
  * RK_RESULT_BUFFER_TOO_SMALL if it does not fit: observe the batch, clear it, and add the object again.
  */
+RK_MUST_CHECK
 static inline rk_result rk_ip_addresses_add(rk_ip_addresses *objects, const rk_ip_address *object) {
   rk_batch *batch = &objects->batch, before = objects->batch;
   bool fits = rk_batch_put_number(batch, (uint64_t)object->created) && rk_batch_put_number(batch, object->revision) &&

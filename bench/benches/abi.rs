@@ -148,7 +148,7 @@ impl RawAudit {
     fn new(range: &RawRange) -> Self {
         let mut audit = ptr::null_mut();
         // SAFETY: the out-parameter lives until the call returns; tracker and time may be NULL.
-        assert_eq!(unsafe { rk_audit_new(ptr::null(), false, ptr::null(), &mut audit) }, OK);
+        assert_eq!(unsafe { rk_audit_new(ptr::null_mut(), false, ptr::null(), &mut audit) }, OK);
         // SAFETY: the audit was just made; the range lives until the call returns; empty texts and error may be NULL.
         let result = unsafe { rk_audit_add_bitmap(audit, range, ptr::null(), 0, ptr::null(), 0, ptr::null_mut()) };
         assert_eq!(result, OK);

@@ -97,7 +97,7 @@ pub enum ClusterIpVerdict {
     Reshape,
     /// Replaces an object that does not refer to the Service.
     Replace,
-    /// Nothing, since another Service has the address: the parent has to recreate one of the two.
+    /// Nothing, since another Service has the address: the owner of one of the two has to recreate it.
     Taken,
 }
 

@@ -52,7 +52,7 @@ struct Played {
     late: u64,
     full: u64,
     waits: u64,
-    abandoned: u64,
+    cancelled: u64,
     /// Schedules after which each value without an owner was known to a program.
     without_loss: u64,
 }
@@ -147,8 +147,8 @@ fn play(seed: u64, played: &mut Played) {
                 let gives_up = |(change, _): &mut (Change, bool)| !is_calm || !matches!(change, Change::Release { .. });
                 let first = program.under_way.extract_if(.., |_, submitted| gives_up(submitted)).next();
                 if let Some((ticket, (change, _))) = first {
-                    played.abandoned += 1;
-                    program.ledger.abandon(ticket);
+                    played.cancelled += 1;
+                    program.ledger.cancel(ticket);
                     if let Change::Allocate { owner: Some(owner), .. } | Change::ReleaseOwner { owner } = change {
                         let change = Change::ReleaseOwner { owner };
                         program.under_way.insert(program.ledger.submit(change.clone()), (change, false));
@@ -355,7 +355,7 @@ fn a_run_of_a_caller_that_has_gone_is_released_at_once() {
     let gone = ledger.submit(allocate(Want::Run(1 << 23), None));
     finish(&mut ledger, &mut row, &mut rng);
     assert_eq!(ledger.known().map(Ledger::used), Some(1 << 23));
-    ledger.abandon(gone);
+    ledger.cancel(gone);
     assert_eq!(finish(&mut ledger, &mut row, &mut rng), 1);
     assert_eq!(ledger.known().map(Ledger::used), Some(0));
 }
@@ -413,7 +413,7 @@ fn an_attempt_begins_with_its_first_request() {
     let (mut ledger, mut rng) = program();
     let given_up = ledger.submit(allocate(Want::Any, Some("a")));
     assert_eq!(ledger.next_request(MS, &mut rng), Some(Request::Get));
-    ledger.abandon(given_up);
+    ledger.cancel(given_up);
     assert_eq!(ledger.got(None), Ok(()));
     assert_eq!(ledger.next_request(2 * MS, &mut rng), None);
     let later = 100_000 * MS;
@@ -439,8 +439,8 @@ fn a_refused_write_with_the_same_token_prevents_no_late_one() {
     assert_eq!(ledger.got(row.get().unwrap_or_default()), Ok(()));
     assert!(matches!(ledger.next_request(Duration::ZERO, &mut rng), Some(Request::Put { .. })));
     ledger.conflicted(Duration::ZERO);
-    let abandoned: Vec<_> = (0..9).map(ChangeTicket).collect();
-    abandoned.into_iter().for_each(|ticket| ledger.abandon(ticket));
+    let cancelled: Vec<_> = (0..9).map(ChangeTicket).collect();
+    cancelled.into_iter().for_each(|ticket| ledger.cancel(ticket));
     let release = ledger.submit(Change::ReleaseOwner { owner: "late".to_owned() });
     let writes = finish(&mut ledger, &mut row, &mut rng);
     assert_eq!((writes, ledger.take_outcome(release)), (1, Some(Outcome::Released(Vec::new()))));
@@ -453,15 +453,15 @@ fn play_all(schedules: u64) {
     for _ in 0..schedules {
         play(seeds.next_u64(), &mut played);
     }
-    let Played { given, released, conflicts, unanswered, late, full, waits, abandoned, without_loss } = played;
+    let Played { given, released, conflicts, unanswered, late, full, waits, cancelled, without_loss } = played;
     println!(
         "{schedules} schedules: {given} times given, {released} released, {conflicts} conflicts, {unanswered} requests \
-         without an answer, {late} writes that came late and took effect, {full} times full, {waits} waits, {abandoned} \
+         without an answer, {late} writes that came late and took effect, {full} times full, {waits} waits, {cancelled} \
          callers that gave up, {without_loss} schedules without a loss"
     );
     // Of each there is at least one in ten schedules.
     assert!(
-        [given, released, conflicts, unanswered, late, full, waits, abandoned, without_loss]
+        [given, released, conflicts, unanswered, late, full, waits, cancelled, without_loss]
             .iter()
             .all(|n| *n > schedules / 10)
     );

@@ -408,7 +408,7 @@ class SharedLedger {
     try {
       this.#answered(ANSWER.none);
       this.#deliver(); // of changes that leave no trace the outcome is unknown
-      for (const ticket of this.#waiting.keys()) this.#abandon(ticket);
+      for (const ticket of this.#waiting.keys()) this.#cancel(ticket);
     } catch {
       // The library has caught a fault in itself: all later calls say so.
     }
@@ -480,7 +480,7 @@ class SharedLedger {
     });
   }
 
-  #abandon(ticket) {
-    this.#lib.call((_, c) => c.rk_shared_ledger_abandon(this.#handle, ticket));
+  #cancel(ticket) {
+    this.#lib.call((_, c) => c.rk_shared_ledger_cancel(this.#handle, ticket));
   }
 }

@@ -203,7 +203,7 @@ pub unsafe extern "C" fn rk_allocator_release(
     })
 }
 
-/// Writes whether a value is in use: false for one that is not in range.
+/// Writes whether a value is allocated: false for one that is not in range.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_has(
@@ -265,7 +265,7 @@ pub unsafe extern "C" fn rk_allocator_allocate_batch(
 }
 
 /// Writes the stored form of the values in use: one big-endian unsigned integer without leading zero bytes, in
-/// which bit k stands for offset k; no bytes if nothing is in use. (size + 7) / 8 bytes always suffice.
+/// which bit k stands for offset k; no bytes if nothing is allocated. (size + 7) / 8 bytes always suffice.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_snapshot(

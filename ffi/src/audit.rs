@@ -73,7 +73,7 @@ impl rk_audit {
     }
 }
 
-/// An audit without ranges; `now` as in rk_audit_new.
+/// An audit without ranges; `now` is the time in seconds since 1970.
 pub(crate) fn begin(ip_addresses: bool, now: Option<&i64>) -> Audit {
     if ip_addresses { Audit::of_ip_addresses(now.copied()) } else { Audit::new() }
 }
@@ -145,26 +145,27 @@ impl From<AddObjectError> for Failure {
 
 /// Begins an audit without ranges. Read the stored ranges first, and list the Services after that.
 ///
-/// With a `tracker`, a leak in a bitmap stays until enough audits in a row have seen it; with NULL, leaks are cleaned
-/// at once, which is right only where nobody else allocates.
+/// With a `tracker`, a leak in a bitmap stays until enough audits in a row have seen it: rk_audit_finish counts this
+/// one. The tracker may be freed before that. With NULL, leaks are cleaned at once, which is right only where nobody
+/// else allocates.
 ///
 /// Without `ip_addresses`, ClusterIPs are recorded in bitmaps. With it, they are recorded in IPAddress objects, and
 /// bitmaps of addresses are stale unless rk_audit_compare_bitmap finds that servers still write them: they are counted,
-/// and not compared with the Services. `now` is in seconds since
-/// 1970: an IPAddress object that is at most 60 s old may still wait for its Service, and is no leak. If `now` is
-/// NULL, every object counts, which is right for data at rest.
+/// and not compared with the Services. An IPAddress object that is at most 60 s old at `unix_seconds` may still wait
+/// for its Service, and is no leak; with NULL every object counts, which is right for data at rest.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_new(
-    tracker: *const rk_leak_tracker,
+    tracker: *mut rk_leak_tracker,
     ip_addresses: bool,
-    now: *const i64,
+    unix_seconds: *const i64,
     audit: *mut *mut rk_audit,
 ) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (tracker, now, out) =
-            unsafe { (borrow_optional(scope, tracker)?, borrow_optional(scope, now)?, Out::new(scope, audit)?) };
+        let (tracker, now, out) = unsafe {
+            (borrow_optional(scope, tracker)?, borrow_optional(scope, unix_seconds)?, Out::new(scope, audit)?)
+        };
         let passes = tracker.map(|tracker| tracker.0.clone());
         if let Some(passes) = &passes {
             passes.with(|_| Ok::<_, rk_result>(()))?;
@@ -392,8 +393,8 @@ pub unsafe extern "C" fn rk_audit_observe_unreadable(
     }
 }
 
-/// Checks that this audit covers a whole cluster whose bitmaps are in the given states (RK_PRESENCE_*), once all
-/// Services are observed. Otherwise its findings about some Services would be missing or wrong.
+/// Checks that this audit covers a whole cluster whose bitmaps are in the given states (RK_PRESENCE_MISSING to
+/// _INITIALISED), once all Services are observed. Otherwise its findings about some Services would be missing or wrong.
 ///
 /// RK_RESULT_NOT_INITIALISED, with the bitmap in `error`. RK_RESULT_NO_SERVICES if `cleans_leaks` says that leaks
 /// are cleaned after the audit, values are recorded as allocated, and no Service was observed: a cluster has the

@@ -35,7 +35,7 @@ pub type rk_replace = u32;
 pub const RK_REPLACE_IF_UNUSED: rk_replace = 1101;
 /// As RK_REPLACE_ALWAYS until the stored range was the configured one once, and then as RK_REPLACE_IF_UNUSED.
 pub const RK_REPLACE_ONCE: rk_replace = 1102;
-/// A repair always does, as kube-apiserver's.
+/// A repair always replaces it, as that of kube-apiserver does.
 pub const RK_REPLACE_ALWAYS: rk_replace = 1103;
 
 /// A committer of any range.

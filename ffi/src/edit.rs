@@ -55,7 +55,7 @@ pub const RK_FATE_UNSURE: rk_fate = 7;
 pub struct rk_edit {
     /// What it is for.
     pub kind: rk_edit_kind,
-    /// How many values to record beside those of set, chosen by the strategy. None of them is in use.
+    /// How many values to record beside those of set, chosen by the strategy. No Service has one of them.
     pub pick: u32,
     /// The values to record.
     pub set: *const rk_value,

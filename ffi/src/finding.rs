@@ -33,7 +33,7 @@ pub type rk_remedy = u32;
 pub const RK_REMEDY_REPAIR: rk_remedy = 0;
 /// The API server remedies it: it repairs IPAddress objects when it starts, and every few minutes after that.
 pub const RK_REMEDY_API_SERVER: rk_remedy = 1;
-/// Only the owner remedies it: of a Service, who recreates it or widens the range, or an administrator, who deletes an
+/// People remedy it: the owner of a Service recreates it, or an administrator widens the range or deletes the
 /// IPAddress object.
 pub const RK_REMEDY_OWNER: rk_remedy = 2;
 

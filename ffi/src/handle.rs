@@ -179,7 +179,7 @@ mod tests {
         let (mut audit, mut report) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: all pointers are to live variables, and each handle is freed once.
         unsafe {
-            assert_eq!(rk_audit_new(ptr::null(), false, ptr::null(), &mut audit), rk_result::Ok);
+            assert_eq!(rk_audit_new(ptr::null_mut(), false, ptr::null(), &mut audit), rk_result::Ok);
             hook::panic_next();
             assert_eq!(rk_audit_finish(audit, &mut report, ptr::null_mut()), rk_result::Panic);
             assert!(report.is_null());

@@ -261,8 +261,8 @@ pub unsafe extern "C" fn rk_index_created(index: *mut rk_index, address: *const 
     })
 }
 
-/// Records that no object was created. If that is not certain, let the reservation expire. Has no effect once the
-/// reservation has ended.
+/// Records that no object was created. If that is not certain, the API server must refuse a second creation, as it
+/// does of an IPAddress object: the watch reports the object then. Has no effect once the reservation has ended.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_index_abort(index: *mut rk_index, reservation: *const rk_reservation) -> rk_result {

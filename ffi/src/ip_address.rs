@@ -49,7 +49,7 @@ pub const RK_CLUSTER_IP_CREATE: rk_cluster_ip_verdict = 2;
 pub const RK_CLUSTER_IP_RESHAPE: rk_cluster_ip_verdict = 3;
 /// Its object does not refer to its Service: replace it.
 pub const RK_CLUSTER_IP_REPLACE: rk_cluster_ip_verdict = 4;
-/// Another Service owns it: an parent has to recreate one of the two.
+/// Another Service has the address: the owner of one of the two has to recreate it.
 pub const RK_CLUSTER_IP_TAKEN: rk_cluster_ip_verdict = 5;
 
 /// The IPAddress object of an address that a Service uses.

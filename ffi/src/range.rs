@@ -36,7 +36,7 @@ pub const RK_RANGE_TEXT_CAPACITY: usize = 48;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct rk_range {
-    /// The network address, the lowest port, or the lowest number after the static band.
+    /// The network address, the lowest port, or of numbers the size of the static band.
     pub first: rk_value,
     /// The length of the prefix, the highest port, or how many numbers there are.
     pub extent: u32,
@@ -300,8 +300,8 @@ pub unsafe extern "C" fn rk_range_value_at(range: *const rk_range, offset: u32, 
     })
 }
 
-/// Writes to `excludes` whether no cluster has both ranges: its ranges of ClusterIPs are of different IP families
-/// (KEP-563), and it has one range of node ports.
+/// Writes to `excludes` whether one cluster cannot have both ranges: two of one IP family (KEP-563), or two of node
+/// ports.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_excludes(

@@ -257,8 +257,8 @@ pub unsafe extern "C" fn rk_repair_pass_fenced(
 }
 
 /// Begins the audit of the pass, with the ranges that were read, in the order of rk_repair_pass_begin. The caller may
-/// add more, and observes Services that it lists from now on. `ip_addresses` and `now` are as in rk_audit_new. A
-/// failure ends the pass.
+/// add more, and observes Services that it lists from now on. `ip_addresses` and `unix_seconds` are as in
+/// rk_audit_new. A failure ends the pass.
 ///
 /// RK_RESULT_INVALID_ARGUMENT if a range has begun and is not read, or a later pass has started; RK_RESULT_SAME_KIND.
 #[must_use]
@@ -266,14 +266,15 @@ pub unsafe extern "C" fn rk_repair_pass_fenced(
 pub unsafe extern "C" fn rk_repair_pass_audit(
     pass: *mut rk_repair_pass,
     ip_addresses: bool,
-    now: *const i64,
+    unix_seconds: *const i64,
     audit: *mut *mut rk_audit,
     error: *mut rk_error,
 ) -> rk_result {
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
-            let (pass, now) = (borrow(scope, pass).named("pass")?, borrow_optional(scope, now).named("now")?);
+            let (pass, now) =
+                (borrow(scope, pass).named("pass")?, borrow_optional(scope, unix_seconds).named("unix_seconds")?);
             let out = Out::new(scope, audit).named("audit")?;
             pass.passes.with(|passes| {
                 pass.stage.with(|stage| {
@@ -362,13 +363,14 @@ pub unsafe extern "C" fn rk_repair_pass_check(
 /// A leak stays, and is due again in the next pass, if it was first seen less than the grace period ago, if this
 /// committer allocated it within the grace period, if the list is from before the fence, or if a Service was written
 /// after a list that guards.
+///
 /// RK_RESULT_INVALID_ARGUMENT if the pass has not finished its audit, does not have the committer's range, or a
 /// later one has started, and for a guarded list without a revision.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_submit_repair(
     committer: *mut rk_committer,
-    pass: *const rk_repair_pass,
+    pass: *mut rk_repair_pass,
     listed: u64,
     is_guarded: bool,
     deadline: u64,

@@ -23,9 +23,9 @@ pub enum rk_result {
     Poisoned = 6,
     /// The pass or audit has ended.
     Ended = 7,
-    /// Every value of the range is in use.
+    /// Every value of the range is allocated.
     Full = 16,
-    /// The value is in use.
+    /// The value is allocated.
     AlreadyAllocated = 17,
     /// The value cannot be allocated from the range.
     NotInRange = 18,

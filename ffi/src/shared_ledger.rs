@@ -139,12 +139,12 @@ pub unsafe extern "C" fn rk_shared_ledger_submit(
 /// not, as the owner finds it and can release it. A ticket whose outcome was told is ignored.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_shared_ledger_abandon(shared: *mut rk_shared_ledger, ticket: u64) -> rk_result {
+pub unsafe extern "C" fn rk_shared_ledger_cancel(shared: *mut rk_shared_ledger, ticket: u64) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let shared = unsafe { borrow(scope, shared)? };
         shared.0.with(|state| {
-            state.ledger.abandon(ChangeTicket(ticket));
+            state.ledger.cancel(ChangeTicket(ticket));
             Ok(())
         })
     })

@@ -25,7 +25,8 @@ pub const RK_VALUE_KIND_IPV6: rk_value_kind = 6;
 /// A text that should be an address and is not: only in findings.
 pub const RK_VALUE_KIND_TEXT: rk_value_kind = 7;
 
-/// A missing value, for bindings: no range has it. low and high are 0.
+/// No value: that of a claim whose text is no address, and a missing one in bindings. No range has it, and low and
+/// high are 0.
 pub const RK_VALUE_KIND_NONE: rk_value_kind = 8;
 /// A number of a range of numbers: low is below 2^32, high is 0.
 pub const RK_VALUE_KIND_NUMBER: rk_value_kind = 9;

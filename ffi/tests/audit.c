@@ -1,7 +1,7 @@
 /* An audit of bitmaps over Services with one of each kind of drift. */
 #include "check.h"
 
-static rk_report *run(const rk_leak_tracker *tracker) {
+static rk_report *run(rk_leak_tracker *tracker) {
   rk_range addresses = range_of("10.0.0.0/24");
   rk_range ports = range_of("30000-32767");
   rk_audit *audit = NULL;

@@ -35,7 +35,7 @@ static rk_report *run(const int64_t *now) {
 }
 
 /* A bitmap beside the objects: the bit of 10.0.0.4 is set for nothing, and that of 10.0.0.1 is missing. */
-static rk_report *compare(uint64_t upgraded, const rk_leak_tracker *tracker) {
+static rk_report *compare(uint64_t upgraded, rk_leak_tracker *tracker) {
   rk_audit *audit = NULL;
   rk_range range;
   rk_report *report = NULL;

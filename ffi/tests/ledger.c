@@ -163,7 +163,7 @@ static void shared(void) {
 
   /* A caller that goes, and a program that wrote in between. */
   const uint64_t c = submit(first, ""), d = submit(first, "d");
-  CHECK_OK(rk_shared_ledger_abandon(first, c));
+  CHECK_OK(rk_shared_ledger_cancel(first, c));
   play(first);
   CHECK_OK(rk_shared_ledger_outcome(first, d, made, 4, &n, &error));
   CHECK(made[0].first.low == 4102);

@@ -1131,8 +1131,8 @@ static void ledgers(void) {
   CHECK_NULL(rk_shared_ledger_submit(shared, &change, NULL, 0, NULL, NULL));
   CHECK_INVALID(rk_shared_ledger_submit(shared, &unknown, NULL, 0, &ticket, NULL));
   CHECK(ticket == 77);
-  CHECK_NULL(rk_shared_ledger_abandon(NULL, 1));
-  CHECK_OK(rk_shared_ledger_abandon(shared, 1));
+  CHECK_NULL(rk_shared_ledger_cancel(NULL, 1));
+  CHECK_OK(rk_shared_ledger_cancel(shared, 1));
   CHECK_NULL(rk_shared_ledger_poll(NULL, 0, &request));
   CHECK_NULL(rk_shared_ledger_poll(shared, 0, NULL));
   CHECK_OK(rk_shared_ledger_poll(shared, 0, &request));

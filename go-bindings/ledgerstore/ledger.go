@@ -118,7 +118,7 @@ func (l *Ledger) wait(ctx context.Context, submit func() (rangekeeper.ChangeTick
 	case result := <-outcome: // in the meantime
 		return result
 	default:
-		if err := l.shared.Abandon(ticket); err != nil {
+		if err := l.shared.Cancel(ticket); err != nil {
 			return result{err: err}
 		}
 		l.run() // what was allocated for nobody is released
@@ -252,7 +252,7 @@ func (l *Ledger) deliver(fault error) {
 func (l *Ledger) end(err error) {
 	for ticket, c := range l.waiting {
 		delete(l.waiting, ticket)
-		_ = l.shared.Abandon(ticket) // it is closed, or the change waits no more
+		_ = l.shared.Cancel(ticket) // it is closed, or the change waits no more
 		c.outcome <- result{err: err}
 	}
 }

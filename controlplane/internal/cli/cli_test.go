@@ -234,7 +234,11 @@ func TestStaleBitmap(t *testing.T) {
 	if len(r.Ranges) != 3 || r.Ranges[1] != want {
 		t.Errorf("%+v", r.Ranges)
 	}
-	_, stdout, _ := run(t, "show", "serviceips", "--etcd-snapshot", file)
+	_, stdout, _ := run(t, "audit", "--etcd-snapshot", file)
+	if !strings.Contains(stdout, "stale: a bitmap of ClusterIPs of an older release") {
+		t.Errorf("the mode is not explained:\n%s", stdout)
+	}
+	_, stdout, _ = run(t, "show", "serviceips", "--etcd-snapshot", file)
 	if !strings.Contains(stdout, "10.0.0.2") || !strings.Contains(stdout, "65533") {
 		t.Errorf("%s", stdout)
 	}

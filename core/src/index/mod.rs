@@ -301,8 +301,8 @@ impl Index {
         }
     }
 
-    /// Records that no object was created. If that is not certain, let the reservation expire. Has no effect once the
-    /// reservation has ended.
+    /// Records that no object was created. If that is not certain, the API server must refuse a second creation, as it
+    /// does of an IPAddress object: the watch reports the object then. Has no effect once the reservation has ended.
     ///
     /// Cost: O(CIDRs).
     pub fn abort(&mut self, reservation: Reservation) {

@@ -200,7 +200,7 @@ pub struct SharedLedger {
     /// Changes of the write under way, by ticket, with their outcomes if it takes effect.
     written: Vec<(ChangeTicket, Change, Outcome)>,
     /// Those of them whose callers have gone.
-    abandoned: BTreeSet<ChangeTicket>,
+    cancelled: BTreeSet<ChangeTicket>,
     ended: BTreeMap<ChangeTicket, (Change, Outcome)>,
     /// What is stored, as far as is known, with its token.
     known: Option<(Ledger, Option<Token>)>,
@@ -266,7 +266,7 @@ impl SharedLedger {
             returned: Vec::new(),
             returning: Vec::new(),
             written: Vec::new(),
-            abandoned: BTreeSet::new(),
+            cancelled: BTreeSet::new(),
             ended: BTreeMap::new(),
             known: None,
             read_after: 0,
@@ -305,11 +305,11 @@ impl SharedLedger {
     /// made, or will be by the write under way, then what it allocated for nobody is released again, unless that write
     /// or the one that releases it has no answer; what it allocated for an owner is not, as the owner finds it and can
     /// release it.
-    pub fn abandon(&mut self, ticket: ChangeTicket) {
+    pub fn cancel(&mut self, ticket: ChangeTicket) {
         if let Some((change, outcome)) = self.ended.remove(&ticket) {
             self.give_back(&change, &outcome);
         } else if self.written.binary_search_by_key(&ticket, |(written, ..)| *written).is_ok() {
-            self.abandoned.insert(ticket);
+            self.cancelled.insert(ticket);
         } else {
             self.waiting.remove(&ticket);
         }
@@ -489,7 +489,7 @@ impl SharedLedger {
                 (Change::Release { .. }, Outcome::Released(released)) => !released.is_empty(),
                 _ => false,
             };
-            if self.abandoned.remove(&ticket) {
+            if self.cancelled.remove(&ticket) {
                 continue;
             }
             if may_have_taken_effect && leaves_no_trace {
@@ -503,7 +503,7 @@ impl SharedLedger {
     fn end_written(&mut self) {
         self.returning.clear();
         for (ticket, change, outcome) in std::mem::take(&mut self.written) {
-            if self.abandoned.remove(&ticket) {
+            if self.cancelled.remove(&ticket) {
                 self.give_back(&change, &outcome);
             } else {
                 self.ended.insert(ticket, (change, outcome));

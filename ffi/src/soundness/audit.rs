@@ -18,7 +18,7 @@ fn audit(of_objects: bool) -> *mut rk_audit {
     let (text, len) = (cidr.as_ptr().cast(), cidr.len());
     // SAFETY: all pointers are to live variables of the lengths that they are passed with, and the range is freed once.
     unsafe {
-        assert_eq!(rk_audit_new(ptr::null(), of_objects, &0, &mut audit), OK);
+        assert_eq!(rk_audit_new(ptr::null_mut(), of_objects, &0, &mut audit), OK);
         if of_objects {
             assert_eq!(rk_audit_add_service_cidr(audit, text, len, true, ptr::null_mut()), OK);
             let (mut words, mut text) = (vec![0, 0, 0, 0, 0, 8, 0, 0, 8, 1, 1], String::from("10.0.0.1servicesna"));

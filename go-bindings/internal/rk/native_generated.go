@@ -69,6 +69,8 @@ package rk
 #cgo nocallback rk_leak_counters_advance
 #cgo noescape rk_leak_counters_count
 #cgo nocallback rk_leak_counters_count
+#cgo noescape rk_leak_tracker_new
+#cgo nocallback rk_leak_tracker_new
 #cgo noescape rk_services_claims
 #cgo nocallback rk_services_claims
 #cgo noescape rk_cluster_ip_records_of
@@ -125,10 +127,6 @@ package rk
 #cgo nocallback rk_report_state
 #cgo noescape rk_report_occupancy
 #cgo nocallback rk_report_occupancy
-#cgo noescape rk_ip_address_judge
-#cgo nocallback rk_ip_address_judge
-#cgo noescape rk_cluster_ip_judge
-#cgo nocallback rk_cluster_ip_judge
 #cgo noescape rk_committer_new
 #cgo nocallback rk_committer_new
 #cgo noescape rk_committer_submit
@@ -151,8 +149,6 @@ package rk
 #cgo nocallback rk_committer_finished
 #cgo noescape rk_committer_submit_edit
 #cgo nocallback rk_committer_submit_edit
-#cgo noescape rk_leak_tracker_new
-#cgo nocallback rk_leak_tracker_new
 #cgo noescape rk_repair_pass_new
 #cgo nocallback rk_repair_pass_new
 #cgo noescape rk_repair_pass_begin
@@ -199,6 +195,10 @@ package rk
 #cgo nocallback rk_index_removed
 #cgo noescape rk_index_replace
 #cgo nocallback rk_index_replace
+#cgo noescape rk_ip_address_judge
+#cgo nocallback rk_ip_address_judge
+#cgo noescape rk_cluster_ip_judge
+#cgo nocallback rk_cluster_ip_judge
 #cgo noescape rk_ledger_value_text
 #cgo nocallback rk_ledger_value_text
 #cgo noescape rk_ledger_new
@@ -223,8 +223,8 @@ package rk
 #cgo nocallback rk_shared_ledger_new
 #cgo noescape rk_shared_ledger_submit
 #cgo nocallback rk_shared_ledger_submit
-#cgo noescape rk_shared_ledger_abandon
-#cgo nocallback rk_shared_ledger_abandon
+#cgo noescape rk_shared_ledger_cancel
+#cgo nocallback rk_shared_ledger_cancel
 #cgo noescape rk_shared_ledger_poll
 #cgo nocallback rk_shared_ledger_poll
 #cgo noescape rk_shared_ledger_put
@@ -253,14 +253,14 @@ package rk
 #cgo nocallback rk_range_allocation_free
 #cgo noescape rk_leak_counters_free
 #cgo nocallback rk_leak_counters_free
+#cgo noescape rk_leak_tracker_free
+#cgo nocallback rk_leak_tracker_free
 #cgo noescape rk_audit_free
 #cgo nocallback rk_audit_free
 #cgo noescape rk_report_free
 #cgo nocallback rk_report_free
 #cgo noescape rk_committer_free
 #cgo nocallback rk_committer_free
-#cgo noescape rk_leak_tracker_free
-#cgo nocallback rk_leak_tracker_free
 #cgo noescape rk_repair_pass_free
 #cgo nocallback rk_repair_pass_free
 #cgo noescape rk_index_free
@@ -298,17 +298,17 @@ type LeakCounters handle
 // IsAlone reports that the object has to be freed.
 func (*LeakCounters) IsAlone() bool { return false }
 
-// Audit is an object of the library, in its memory.
-type Audit handle
-
-// IsAlone reports that the object has to be freed.
-func (*Audit) IsAlone() bool { return false }
-
 // LeakTracker is an object of the library, in its memory.
 type LeakTracker handle
 
 // IsAlone reports that the object has to be freed.
 func (*LeakTracker) IsAlone() bool { return false }
+
+// Audit is an object of the library, in its memory.
+type Audit handle
+
+// IsAlone reports that the object has to be freed.
+func (*Audit) IsAlone() bool { return false }
 
 // Report is an object of the library, in its memory.
 type Report handle
@@ -370,7 +370,6 @@ var (
 	_ [C.sizeof_rk_object_repair]byte            = [unsafe.Sizeof(ObjectRepair{})]byte{}
 	_ [C.sizeof_rk_run]byte                      = [unsafe.Sizeof(Run{})]byte{}
 	_ [C.sizeof_rk_range_report]byte             = [unsafe.Sizeof(RangeReport{})]byte{}
-	_ [C.sizeof_rk_address_object]byte           = [unsafe.Sizeof(AddressObject{})]byte{}
 	_ [C.sizeof_rk_allocate]byte                 = [unsafe.Sizeof(Allocate{})]byte{}
 	_ [C.sizeof_rk_release]byte                  = [unsafe.Sizeof(Release{})]byte{}
 	_ [C.sizeof_rk_key_state]byte                = [unsafe.Sizeof(KeyState{})]byte{}
@@ -392,6 +391,7 @@ var (
 	_ [C.sizeof_rk_known]byte                    = [unsafe.Sizeof(Known{})]byte{}
 	_ [C.sizeof_rk_reservation]byte              = [unsafe.Sizeof(Reservation{})]byte{}
 	_ [C.sizeof_rk_index_changes]byte            = [unsafe.Sizeof(IndexChanges{})]byte{}
+	_ [C.sizeof_rk_address_object]byte           = [unsafe.Sizeof(AddressObject{})]byte{}
 	_ [C.sizeof_rk_ledger_value]byte             = [unsafe.Sizeof(LedgerValue{})]byte{}
 	_ [C.sizeof_rk_ledger_allocation]byte        = [unsafe.Sizeof(LedgerAllocation{})]byte{}
 	_ [C.sizeof_rk_ledger_change]byte            = [unsafe.Sizeof(LedgerChange{})]byte{}
@@ -883,6 +883,20 @@ func LeakCountersCount(counters *LeakCounters, value *Value, count *uint8) Resul
 	return Result(C.rk_leak_counters_count((*C.rk_leak_counters)(c_counters), (*C.rk_value)(unsafe.Pointer(value)), (*C.uint8_t)(unsafe.Pointer(count))))
 }
 
+// LeakTrackerNew is rk_leak_tracker_new.
+func LeakTrackerNew(passes uint8, interval uint64, keepsLeaks bool, tracker **LeakTracker, theError *Error) Result {
+	var c_tracker *C.rk_leak_tracker
+	var c_error aligned[C.rk_error]
+	result := C.rk_leak_tracker_new(C.uint8_t(passes), C.uint64_t(interval), C.bool(keepsLeaks), &c_tracker, &c_error.c)
+	if result == C.RK_RESULT_OK {
+		*tracker = (*LeakTracker)(newHandle(unsafe.Pointer(c_tracker), freeLeakTracker))
+	}
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
 // ServicesClaims is rk_services_claims.
 func ServicesClaims(batch *Services, from uint, claims []Claim, n *uint, theError *Error) Result {
 	var pinner runtime.Pinner
@@ -907,14 +921,14 @@ func ClusterIPRecordsOf(objects uint64, bitmap uint32) uint32 {
 }
 
 // AuditNew is rk_audit_new.
-func AuditNew(tracker *LeakTracker, ipaddresses bool, now *int64, audit **Audit) Result {
+func AuditNew(tracker *LeakTracker, ipaddresses bool, unixSeconds *int64, audit **Audit) Result {
 	c_tracker, entered := (*handle)(tracker).enter()
 	if entered != ResultOK {
 		return entered
 	}
 	defer (*handle)(tracker).leave()
 	var c_audit *C.rk_audit
-	result := C.rk_audit_new((*C.rk_leak_tracker)(c_tracker), C.bool(ipaddresses), (*C.int64_t)(unsafe.Pointer(now)), &c_audit)
+	result := C.rk_audit_new((*C.rk_leak_tracker)(c_tracker), C.bool(ipaddresses), (*C.int64_t)(unsafe.Pointer(unixSeconds)), &c_audit)
 	if result == C.RK_RESULT_OK {
 		*audit = (*Audit)(newHandle(unsafe.Pointer(c_audit), freeAudit))
 	}
@@ -1263,16 +1277,6 @@ func ReportOccupancy(report *Report, theRange uint, count uint32, cells []Cell, 
 	return Result(C.rk_report_occupancy((*C.rk_report)(c_report), C.size_t(theRange), C.uint32_t(count), (*C.rk_cell)(unsafe.Pointer(unsafe.SliceData(cells))), C.size_t(len(cells)), (*C.size_t)(unsafe.Pointer(n))))
 }
 
-// IPAddressJudge is rk_ip_address_judge.
-func IPAddressJudge(managed bool, parent uint32, unusedFor uint64, grace uint64, verdict *uint32, wait *uint64) Result {
-	return Result(C.rk_ip_address_judge(C.bool(managed), C.uint32_t(parent), C.uint64_t(unusedFor), C.uint64_t(grace), (*C.uint32_t)(unsafe.Pointer(verdict)), (*C.uint64_t)(unsafe.Pointer(wait))))
-}
-
-// ClusterIPJudge is rk_cluster_ip_judge.
-func ClusterIPJudge(theObject *AddressObject, verdict *uint32) Result {
-	return Result(C.rk_cluster_ip_judge((*C.rk_address_object)(unsafe.Pointer(theObject)), (*C.uint32_t)(unsafe.Pointer(verdict))))
-}
-
 // CommitterNew is rk_committer_new.
 func CommitterNew(theRange *Range, strategy uint32, grace uint64, replace uint32, seed uint64, committer **Committer, theError *Error) Result {
 	var c_committer *C.rk_committer
@@ -1431,20 +1435,6 @@ func CommitterSubmitEdit(committer *Committer, edit *Edit, deadline uint64, tick
 	return Result(result)
 }
 
-// LeakTrackerNew is rk_leak_tracker_new.
-func LeakTrackerNew(passes uint8, interval uint64, keepsLeaks bool, tracker **LeakTracker, theError *Error) Result {
-	var c_tracker *C.rk_leak_tracker
-	var c_error aligned[C.rk_error]
-	result := C.rk_leak_tracker_new(C.uint8_t(passes), C.uint64_t(interval), C.bool(keepsLeaks), &c_tracker, &c_error.c)
-	if result == C.RK_RESULT_OK {
-		*tracker = (*LeakTracker)(newHandle(unsafe.Pointer(c_tracker), freeLeakTracker))
-	}
-	if result != C.RK_RESULT_OK {
-		theError.fromC(&c_error.c)
-	}
-	return Result(result)
-}
-
 // RepairPassNew is rk_repair_pass_new.
 func RepairPassNew(tracker *LeakTracker, pass **RepairPass) Result {
 	c_tracker, entered := (*handle)(tracker).enter()
@@ -1521,7 +1511,7 @@ func RepairPassFenced(pass *RepairPass, committer *Committer, fence uint64, look
 }
 
 // RepairPassAudit is rk_repair_pass_audit.
-func RepairPassAudit(pass *RepairPass, ipaddresses bool, now *int64, audit **Audit, theError *Error) Result {
+func RepairPassAudit(pass *RepairPass, ipaddresses bool, unixSeconds *int64, audit **Audit, theError *Error) Result {
 	c_pass, entered := (*handle)(pass).enter()
 	if entered != ResultOK {
 		return entered
@@ -1529,7 +1519,7 @@ func RepairPassAudit(pass *RepairPass, ipaddresses bool, now *int64, audit **Aud
 	defer (*handle)(pass).leave()
 	var c_audit *C.rk_audit
 	var c_error aligned[C.rk_error]
-	result := C.rk_repair_pass_audit((*C.rk_repair_pass)(c_pass), C.bool(ipaddresses), (*C.int64_t)(unsafe.Pointer(now)), &c_audit, &c_error.c)
+	result := C.rk_repair_pass_audit((*C.rk_repair_pass)(c_pass), C.bool(ipaddresses), (*C.int64_t)(unsafe.Pointer(unixSeconds)), &c_audit, &c_error.c)
 	if result == C.RK_RESULT_OK {
 		*audit = (*Audit)(newHandle(unsafe.Pointer(c_audit), freeAudit))
 	}
@@ -1753,6 +1743,16 @@ func IndexReplace(index *Index, values []Value, revision uint64, changes *IndexC
 	return Result(C.rk_index_replace((*C.rk_index)(c_index), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(values))), C.size_t(len(values)), C.uint64_t(revision), (*C.rk_index_changes)(unsafe.Pointer(changes))))
 }
 
+// IPAddressJudge is rk_ip_address_judge.
+func IPAddressJudge(managed bool, parent uint32, unusedFor uint64, grace uint64, verdict *uint32, wait *uint64) Result {
+	return Result(C.rk_ip_address_judge(C.bool(managed), C.uint32_t(parent), C.uint64_t(unusedFor), C.uint64_t(grace), (*C.uint32_t)(unsafe.Pointer(verdict)), (*C.uint64_t)(unsafe.Pointer(wait))))
+}
+
+// ClusterIPJudge is rk_cluster_ip_judge.
+func ClusterIPJudge(theObject *AddressObject, verdict *uint32) Result {
+	return Result(C.rk_cluster_ip_judge((*C.rk_address_object)(unsafe.Pointer(theObject)), (*C.uint32_t)(unsafe.Pointer(verdict))))
+}
+
 // LedgerValueText is rk_ledger_value_text.
 func LedgerValueText(value *LedgerValue, buffer []byte, theLen *uint) Result {
 	return Result(C.rk_ledger_value_text((*C.rk_ledger_value)(unsafe.Pointer(value)), (*C.char)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(theLen))))
@@ -1901,14 +1901,14 @@ func SharedLedgerSubmit(shared *SharedLedger, change *LedgerChange, owner string
 	return Result(result)
 }
 
-// SharedLedgerAbandon is rk_shared_ledger_abandon.
-func SharedLedgerAbandon(shared *SharedLedger, ticket uint64) Result {
+// SharedLedgerCancel is rk_shared_ledger_cancel.
+func SharedLedgerCancel(shared *SharedLedger, ticket uint64) Result {
 	c_shared, entered := (*handle)(shared).enter()
 	if entered != ResultOK {
 		return entered
 	}
 	defer (*handle)(shared).leave()
-	return Result(C.rk_shared_ledger_abandon((*C.rk_shared_ledger)(c_shared), C.uint64_t(ticket)))
+	return Result(C.rk_shared_ledger_cancel((*C.rk_shared_ledger)(c_shared), C.uint64_t(ticket)))
 }
 
 // SharedLedgerPoll is rk_shared_ledger_poll.
@@ -2077,6 +2077,15 @@ func freeLeakCounters(c unsafe.Pointer) {
 	C.rk_leak_counters_free((*C.rk_leak_counters)(c))
 }
 
+// LeakTrackerFree is rk_leak_tracker_free.
+func LeakTrackerFree(tracker *LeakTracker) {
+	(*handle)(tracker).close()
+}
+
+func freeLeakTracker(c unsafe.Pointer) {
+	C.rk_leak_tracker_free((*C.rk_leak_tracker)(c))
+}
+
 // AuditFree is rk_audit_free.
 func AuditFree(audit *Audit) {
 	(*handle)(audit).close()
@@ -2102,15 +2111,6 @@ func CommitterFree(committer *Committer) {
 
 func freeCommitter(c unsafe.Pointer) {
 	C.rk_committer_free((*C.rk_committer)(c))
-}
-
-// LeakTrackerFree is rk_leak_tracker_free.
-func LeakTrackerFree(tracker *LeakTracker) {
-	(*handle)(tracker).close()
-}
-
-func freeLeakTracker(c unsafe.Pointer) {
-	C.rk_leak_tracker_free((*C.rk_leak_tracker)(c))
 }
 
 // RepairPassFree is rk_repair_pass_free.

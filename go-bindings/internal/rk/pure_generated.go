@@ -22,17 +22,17 @@ type LeakCounters object
 // IsAlone reports whether the object's memory is collected with it, so that it need not be freed.
 func (o *LeakCounters) IsAlone() bool { return o.alone }
 
-// Audit is an object of the library.
-type Audit object
-
-// IsAlone reports whether the object's memory is collected with it, so that it need not be freed.
-func (o *Audit) IsAlone() bool { return o.alone }
-
 // LeakTracker is an object of the library.
 type LeakTracker object
 
 // IsAlone reports whether the object's memory is collected with it, so that it need not be freed.
 func (o *LeakTracker) IsAlone() bool { return o.alone }
+
+// Audit is an object of the library.
+type Audit object
+
+// IsAlone reports whether the object's memory is collected with it, so that it need not be freed.
+func (o *Audit) IsAlone() bool { return o.alone }
 
 // Report is an object of the library.
 type Report object
@@ -250,13 +250,6 @@ func (s *RangeReport) load(c *call, at uint32) {
 	s.Clear = endian.Uint64(b[56:])
 	s.Duplicates = endian.Uint64(b[64:])
 	s.Dropped = endian.Uint64(b[72:])
-}
-
-func (s *AddressObject) store(c *call, at uint32) {
-	b := c.bytes(at, 24)
-	putBool(b[0:], s.Managed)
-	putBool(b[1:], s.Labelled)
-	endian.PutUint32(b[4:], uint32(s.Parent))
 }
 
 func (s *Allocate) store(c *call, at uint32) {
@@ -514,6 +507,13 @@ func (s *IndexChanges) load(c *call, at uint32) {
 	b := c.bytes(at, 32)
 	s.Added = endian.Uint64(b[0:])
 	s.Removed = endian.Uint64(b[8:])
+}
+
+func (s *AddressObject) store(c *call, at uint32) {
+	b := c.bytes(at, 24)
+	putBool(b[0:], s.Managed)
+	putBool(b[1:], s.Labelled)
+	endian.PutUint32(b[4:], uint32(s.Parent))
 }
 
 func (s *LedgerValue) store(c *call, at uint32) {
@@ -1375,6 +1375,28 @@ func LeakCountersCount(counters *LeakCounters, value *Value, count *uint8) (resu
 	return result
 }
 
+// LeakTrackerNew is rk_leak_tracker_new.
+func LeakTrackerNew(passes uint8, interval uint64, keepsLeaks bool, tracker **LeakTracker, theError *Error) (result Result) {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 568
+	atTracker := fixed + 0
+	atError := fixed + 8
+	result = Result(c.core.Xrk_leak_tracker_new(int32(passes), int64(interval), number(keepsLeaks), int32(atTracker), int32(atError)))
+	c.done = true
+	if result == ResultOK {
+		*tracker = (*LeakTracker)(c.object(atTracker))
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
 // ServicesClaims is rk_services_claims.
 func ServicesClaims(batch *Services, from uint, claims []Claim, n *uint, theError *Error) (result Result) {
 	c := call{}
@@ -1427,7 +1449,7 @@ func ClusterIPRecordsOf(objects uint64, bitmap uint32) (result uint32) {
 }
 
 // AuditNew is rk_audit_new.
-func AuditNew(tracker *LeakTracker, ipaddresses bool, now *int64, audit **Audit) (result Result) {
+func AuditNew(tracker *LeakTracker, ipaddresses bool, unixSeconds *int64, audit **Audit) (result Result) {
 	c := call{first: (*object)(tracker)}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
@@ -1435,13 +1457,13 @@ func AuditNew(tracker *LeakTracker, ipaddresses bool, now *int64, audit **Audit)
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 16
-	var atNow uint32
-	if now != nil {
-		atNow = fixed + 0
-		endian.PutUint64(c.bytes(atNow, 8), uint64(*now))
+	var atUnixSeconds uint32
+	if unixSeconds != nil {
+		atUnixSeconds = fixed + 0
+		endian.PutUint64(c.bytes(atUnixSeconds, 8), uint64(*unixSeconds))
 	}
 	atAudit := fixed + 8
-	result = Result(c.core.Xrk_audit_new((*object)(tracker).address(), number(ipaddresses), int32(atNow), int32(atAudit)))
+	result = Result(c.core.Xrk_audit_new((*object)(tracker).address(), number(ipaddresses), int32(atUnixSeconds), int32(atAudit)))
 	c.done = true
 	if result == ResultOK {
 		*audit = (*Audit)(c.object(atAudit))
@@ -2047,66 +2069,6 @@ func ReportOccupancy(report *Report, theRange uint, count uint32, cells []Cell, 
 	return result
 }
 
-// IPAddressJudge is rk_ip_address_judge.
-func IPAddressJudge(managed bool, parent uint32, unusedFor uint64, grace uint64, verdict *uint32, wait *uint64) (result Result) {
-	c := call{}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 16
-	atVerdict := fixed + 0
-	{
-		b := c.bytes(atVerdict, 4)
-		endian.PutUint32(b[0:], uint32(*verdict))
-	}
-	atWait := fixed + 8
-	{
-		b := c.bytes(atWait, 8)
-		endian.PutUint64(b[0:], uint64(*wait))
-	}
-	result = Result(c.core.Xrk_ip_address_judge(number(managed), int32(parent), int64(unusedFor), int64(grace), int32(atVerdict), int32(atWait)))
-	c.done = true
-	{
-		b := c.bytes(atWait, 8)
-		*wait = endian.Uint64(b[0:])
-	}
-	{
-		b := c.bytes(atVerdict, 4)
-		*verdict = endian.Uint32(b[0:])
-	}
-	return result
-}
-
-// ClusterIPJudge is rk_cluster_ip_judge.
-func ClusterIPJudge(theObject *AddressObject, verdict *uint32) (result Result) {
-	c := call{}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 32
-	var atObject uint32
-	if theObject != nil {
-		atObject = fixed + 0
-		theObject.store(&c, atObject)
-	}
-	atVerdict := fixed + 24
-	{
-		b := c.bytes(atVerdict, 4)
-		endian.PutUint32(b[0:], uint32(*verdict))
-	}
-	result = Result(c.core.Xrk_cluster_ip_judge(int32(atObject), int32(atVerdict)))
-	c.done = true
-	{
-		b := c.bytes(atVerdict, 4)
-		*verdict = endian.Uint32(b[0:])
-	}
-	return result
-}
-
 // CommitterNew is rk_committer_new.
 func CommitterNew(theRange *Range, strategy uint32, grace uint64, replace uint32, seed uint64, committer **Committer, theError *Error) (result Result) {
 	c := call{}
@@ -2366,28 +2328,6 @@ func CommitterSubmitEdit(committer *Committer, edit *Edit, deadline uint64, tick
 	return result
 }
 
-// LeakTrackerNew is rk_leak_tracker_new.
-func LeakTrackerNew(passes uint8, interval uint64, keepsLeaks bool, tracker **LeakTracker, theError *Error) (result Result) {
-	c := call{}
-	if result = c.enter(&coreCalls); result != ResultOK {
-		return result
-	}
-	defer c.leave(&result)
-	fixed := c.next
-	c.next += 568
-	atTracker := fixed + 0
-	atError := fixed + 8
-	result = Result(c.core.Xrk_leak_tracker_new(int32(passes), int64(interval), number(keepsLeaks), int32(atTracker), int32(atError)))
-	c.done = true
-	if result == ResultOK {
-		*tracker = (*LeakTracker)(c.object(atTracker))
-	}
-	if result != ResultOK {
-		theError.load(&c, atError)
-	}
-	return result
-}
-
 // RepairPassNew is rk_repair_pass_new.
 func RepairPassNew(tracker *LeakTracker, pass **RepairPass) (result Result) {
 	c := call{first: (*object)(tracker)}
@@ -2407,7 +2347,7 @@ func RepairPassNew(tracker *LeakTracker, pass **RepairPass) (result Result) {
 }
 
 // RepairPassAudit is rk_repair_pass_audit.
-func RepairPassAudit(pass *RepairPass, ipaddresses bool, now *int64, audit **Audit, theError *Error) (result Result) {
+func RepairPassAudit(pass *RepairPass, ipaddresses bool, unixSeconds *int64, audit **Audit, theError *Error) (result Result) {
 	c := call{first: (*object)(pass)}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
@@ -2415,14 +2355,14 @@ func RepairPassAudit(pass *RepairPass, ipaddresses bool, now *int64, audit **Aud
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 576
-	var atNow uint32
-	if now != nil {
-		atNow = fixed + 0
-		endian.PutUint64(c.bytes(atNow, 8), uint64(*now))
+	var atUnixSeconds uint32
+	if unixSeconds != nil {
+		atUnixSeconds = fixed + 0
+		endian.PutUint64(c.bytes(atUnixSeconds, 8), uint64(*unixSeconds))
 	}
 	atAudit := fixed + 8
 	atError := fixed + 16
-	result = Result(c.core.Xrk_repair_pass_audit((*object)(pass).address(), number(ipaddresses), int32(atNow), int32(atAudit), int32(atError)))
+	result = Result(c.core.Xrk_repair_pass_audit((*object)(pass).address(), number(ipaddresses), int32(atUnixSeconds), int32(atAudit), int32(atError)))
 	c.done = true
 	if result == ResultOK {
 		*audit = (*Audit)(c.object(atAudit))
@@ -2809,6 +2749,66 @@ func IndexReplace(index *Index, values []Value, revision uint64, changes *IndexC
 	return result
 }
 
+// IPAddressJudge is rk_ip_address_judge.
+func IPAddressJudge(managed bool, parent uint32, unusedFor uint64, grace uint64, verdict *uint32, wait *uint64) (result Result) {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 16
+	atVerdict := fixed + 0
+	{
+		b := c.bytes(atVerdict, 4)
+		endian.PutUint32(b[0:], uint32(*verdict))
+	}
+	atWait := fixed + 8
+	{
+		b := c.bytes(atWait, 8)
+		endian.PutUint64(b[0:], uint64(*wait))
+	}
+	result = Result(c.core.Xrk_ip_address_judge(number(managed), int32(parent), int64(unusedFor), int64(grace), int32(atVerdict), int32(atWait)))
+	c.done = true
+	{
+		b := c.bytes(atWait, 8)
+		*wait = endian.Uint64(b[0:])
+	}
+	{
+		b := c.bytes(atVerdict, 4)
+		*verdict = endian.Uint32(b[0:])
+	}
+	return result
+}
+
+// ClusterIPJudge is rk_cluster_ip_judge.
+func ClusterIPJudge(theObject *AddressObject, verdict *uint32) (result Result) {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 32
+	var atObject uint32
+	if theObject != nil {
+		atObject = fixed + 0
+		theObject.store(&c, atObject)
+	}
+	atVerdict := fixed + 24
+	{
+		b := c.bytes(atVerdict, 4)
+		endian.PutUint32(b[0:], uint32(*verdict))
+	}
+	result = Result(c.core.Xrk_cluster_ip_judge(int32(atObject), int32(atVerdict)))
+	c.done = true
+	{
+		b := c.bytes(atVerdict, 4)
+		*verdict = endian.Uint32(b[0:])
+	}
+	return result
+}
+
 // LedgerValueText is rk_ledger_value_text.
 func LedgerValueText(value *LedgerValue, buffer []byte, theLen *uint) (result Result) {
 	c := call{}
@@ -3176,14 +3176,14 @@ func SharedLedgerSubmit(shared *SharedLedger, change *LedgerChange, owner string
 	return result
 }
 
-// SharedLedgerAbandon is rk_shared_ledger_abandon.
-func SharedLedgerAbandon(shared *SharedLedger, ticket uint64) (result Result) {
+// SharedLedgerCancel is rk_shared_ledger_cancel.
+func SharedLedgerCancel(shared *SharedLedger, ticket uint64) (result Result) {
 	c := call{first: (*object)(shared)}
 	if result = c.enter(&ledgerCalls); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
-	result = Result(c.ledger.Xrk_shared_ledger_abandon((*object)(shared).address(), int64(ticket)))
+	result = Result(c.ledger.Xrk_shared_ledger_cancel((*object)(shared).address(), int64(ticket)))
 	c.done = true
 	return result
 }
@@ -3446,6 +3446,11 @@ func LeakCountersFree(counters *LeakCounters) {
 	(*object)(counters).close(func(in *instance, at int32) { in.core.Xrk_leak_counters_free(at) })
 }
 
+// LeakTrackerFree is rk_leak_tracker_free.
+func LeakTrackerFree(tracker *LeakTracker) {
+	(*object)(tracker).close(func(in *instance, at int32) { in.core.Xrk_leak_tracker_free(at) })
+}
+
 // AuditFree is rk_audit_free.
 func AuditFree(audit *Audit) {
 	(*object)(audit).close(func(in *instance, at int32) { in.core.Xrk_audit_free(at) })
@@ -3459,11 +3464,6 @@ func ReportFree(report *Report) {
 // CommitterFree is rk_committer_free.
 func CommitterFree(committer *Committer) {
 	(*object)(committer).close(func(in *instance, at int32) { in.core.Xrk_committer_free(at) })
-}
-
-// LeakTrackerFree is rk_leak_tracker_free.
-func LeakTrackerFree(tracker *LeakTracker) {
-	(*object)(tracker).close(func(in *instance, at int32) { in.core.Xrk_leak_tracker_free(at) })
 }
 
 // RepairPassFree is rk_repair_pass_free.

@@ -126,22 +126,6 @@ const (
 	RepairDone                             = 0
 	RepairChosen                           = 1
 	RepairFailed                           = 2
-	ParentNoService                        = 0
-	ParentMissing                          = 1
-	ParentOther                            = 2
-	ParentUses                             = 3
-	ParentSelf                             = 4
-	IPAddressKeep                          = 0
-	IPAddressWait                          = 1
-	IPAddressNoService                     = 2
-	IPAddressWrongReference                = 3
-	IPAddressLeaked                        = 4
-	ClusterIPKeep                          = 0
-	ClusterIPWait                          = 1
-	ClusterIPCreate                        = 2
-	ClusterIPReshape                       = 3
-	ClusterIPReplace                       = 4
-	ClusterIPTaken                         = 5
 	OperationAllocate                      = 1
 	OperationRelease                       = 2
 	OperationRead                          = 3
@@ -194,6 +178,22 @@ const (
 	FateUnused                             = 5
 	FateReallocated                        = 6
 	FateUnsure                             = 7
+	ParentNoService                        = 0
+	ParentMissing                          = 1
+	ParentOther                            = 2
+	ParentUses                             = 3
+	ParentSelf                             = 4
+	IPAddressKeep                          = 0
+	IPAddressWait                          = 1
+	IPAddressNoService                     = 2
+	IPAddressWrongReference                = 3
+	IPAddressLeaked                        = 4
+	ClusterIPKeep                          = 0
+	ClusterIPWait                          = 1
+	ClusterIPCreate                        = 2
+	ClusterIPReshape                       = 3
+	ClusterIPReplace                       = 4
+	ClusterIPTaken                         = 5
 	LedgerValueKindInteger                 = 1501
 	LedgerValueKindBlock                   = 1502
 	LedgerValueKindIPv4                    = 1503
@@ -393,14 +393,6 @@ type RangeReport struct {
 	Duplicates uint64
 	Dropped    uint64
 	_          [2]uint64
-}
-
-// AddressObject is rk_address_object.
-type AddressObject struct {
-	Managed  bool
-	Labelled bool
-	Parent   uint32
-	_        [2]uint64
 }
 
 // Allocate is rk_allocate.
@@ -637,6 +629,14 @@ type IndexChanges struct {
 	Added   uint64
 	Removed uint64
 	_       [2]uint64
+}
+
+// AddressObject is rk_address_object.
+type AddressObject struct {
+	Managed  bool
+	Labelled bool
+	Parent   uint32
+	_        [2]uint64
 }
 
 // LedgerValue is rk_ledger_value.

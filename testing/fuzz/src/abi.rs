@@ -483,7 +483,7 @@ impl Audit {
     pub fn of_bitmaps(ranges: &[&str]) -> Self {
         let mut audit = ptr::null_mut();
         // SAFETY: the out-parameter lives until the call returns.
-        assert_eq!(unsafe { rk_audit_new(ptr::null(), false, ptr::null(), &mut audit) }, OK);
+        assert_eq!(unsafe { rk_audit_new(ptr::null_mut(), false, ptr::null(), &mut audit) }, OK);
         for text in ranges {
             let mut range = RawRange::default();
             // RK_RANGE_KIND_CIDR, RK_RANGE_KIND_PORTS.
@@ -503,7 +503,7 @@ impl Audit {
         let mut audit = ptr::null_mut();
         let now = now.as_ref().map_or(ptr::null(), ptr::from_ref);
         // SAFETY: the time and the out-parameter live until the call returns.
-        assert_eq!(unsafe { rk_audit_new(ptr::null(), true, now, &mut audit) }, OK);
+        assert_eq!(unsafe { rk_audit_new(ptr::null_mut(), true, now, &mut audit) }, OK);
         for text in cidrs {
             // SAFETY: the handle was just made, the text lives until the call returns; error may be NULL.
             let result =

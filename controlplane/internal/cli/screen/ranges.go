@@ -2,6 +2,7 @@ package screen
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 )
@@ -38,4 +39,7 @@ func rangeRows(ranges []audit.Range) (rows [][]string) {
 
 func (s *Screen) ranges(ranges []audit.Range) {
 	s.rows(0, append([][]string{rangeHeader}, rangeRows(ranges)...))
+	if slices.ContainsFunc(ranges, func(r audit.Range) bool { return r.Mode == audit.ModeStale }) {
+		s.text(0, "", "stale: a bitmap of ClusterIPs of an older release, which no API server reads any more. It does no harm, and is not audited.")
+	}
 }
