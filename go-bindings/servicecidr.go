@@ -66,3 +66,13 @@ func (c ServiceCIDR) OffsetOf(addr netip.Addr) (uint64, bool) {
 	code := rk.ServiceCIDROffsetOf(c.pointer(), AddrValue(addr).toC(), &offset)
 	return offset, code == rk.ResultOK
 }
+
+// ValueAt returns the address at offset; false past the end.
+func (c ServiceCIDR) ValueAt(offset uint64) (netip.Addr, bool) {
+	var value rk.Value
+	code := rk.ServiceCIDRValueAt(c.pointer(), offset, &value)
+	if code != rk.ResultOK {
+		return netip.Addr{}, false
+	}
+	return valueFromC(&value).Addr(), true
+}

@@ -23,13 +23,16 @@ func TestServiceCIDR(t *testing.T) {
 		if c.Size() != want.size || c.StaticBand() != want.staticBand {
 			t.Errorf("%s: size %d, static band %d", text, c.Size(), c.StaticBand())
 		}
-		if want.size > 0 {
-			if offset, in := c.OffsetOf(netip.MustParseAddr(want.last)); !in || offset != want.size-1 {
-				t.Errorf("%s: the last offset is %d, %v", text, offset, in)
-			}
+		if last, ok := c.ValueAt(want.size - 1); ok != (want.size > 0) || ok && last.String() != want.last {
+			t.Errorf("%s: the last address is %v, %v", text, last, ok)
+		} else if offset, in := c.OffsetOf(last); in != ok || in && offset != want.size-1 {
+			t.Errorf("%s: the last offset is %d, %v", text, offset, in)
 		}
 		if offset, ok := c.OffsetOf(netip.MustParseAddr(want.past)); ok {
 			t.Errorf("%s: %s has offset %d", text, want.past, offset)
+		}
+		if addr, ok := c.ValueAt(want.size); ok {
+			t.Errorf("%s: past the end is %v", text, addr)
 		}
 	}
 	for _, text := range []string{"", "10.0.0.0", "10.0.0.0/33", "x", "\xff"} {
@@ -43,7 +46,8 @@ func TestServiceCIDR(t *testing.T) {
 func TestZeroServiceCIDR(t *testing.T) {
 	var c ServiceCIDR
 	_, of := c.OffsetOf(netip.MustParseAddr("10.0.0.1"))
-	if c.Size() != 0 || c.StaticBand() != 0 || of {
+	_, at := c.ValueAt(0)
+	if c.Size() != 0 || c.StaticBand() != 0 || of || at {
 		t.Error("the zero CIDR has something in it")
 	}
 }

@@ -501,6 +501,14 @@ rk_result rk_service_cidr_describe(const rk_service_cidr *cidr, rk_service_cidr_
 RK_MUST_CHECK
 rk_result rk_service_cidr_offset_of(const rk_service_cidr *cidr, const rk_value *value, uint64_t *offset);
 
+/**
+ * Writes the address at an offset.
+ *
+ * RK_RESULT_NOT_IN_RANGE if the offset is not below the size.
+ */
+RK_MUST_CHECK
+rk_result rk_service_cidr_value_at(const rk_service_cidr *cidr, uint64_t offset, rk_value *value);
+
 /* ------------------------------------------------------------------------------------------------------- Allocators */
 
 /** How an allocator picks free values. */

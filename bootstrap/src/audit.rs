@@ -15,7 +15,8 @@
 //! let lease = Lease { address: "192.0.2.10".into(), generation: 7 };
 //! let key = key("/registry/masterleases/", &lease.address);
 //! let stored = StoredLease { key: key.clone(), value: lease.encode(), mod_revision: 7, lease_id: 42 };
-//! let lost = ObservedLease { stored, etcd_lease: EtcdLease::Missing, unchanged: Default::default() };
+//! let (ttl, unchanged) = Default::default();
+//! let lost = ObservedLease { stored, etcd_lease: EtcdLease::Missing, ttl, unchanged };
 //! let verdict = judge(&Observed { leases: Some(vec![lost]), at_rest: true, ..Observed::default() });
 //! assert_eq!(verdict.findings[0].reason, Reason::LeaseNeverExpires);
 //! assert_eq!(verdict.repairs, [Request::DeleteLease { key, mod_revision: 7 }]);
@@ -49,11 +50,15 @@ pub struct Observed {
     pub at_rest: bool,
     /// The prefix of the cluster's keys in etcd.
     pub etcd_prefix: String,
-    /// The time to live of the servers' leases, or the longest one if they differ. That of kube-apiserver is 15 s.
+    /// The time to live that servers give their leases: 15 s in kube-apiserver (`DefaultEndpointReconcilerTTL`). A
+    /// longer one of a lease counts, up to [`LONGEST_TTL`].
     #[serde(rename = "leaseTtlMs", with = "crate::millis")]
     pub lease_ttl: Duration,
     /// All keys below `masterleases/`, read after the objects; none if the source does not show them.
     pub leases: Option<Vec<ObservedLease>>,
+    /// The leases that servers wrote while the objects were watched, also those that have expired since: such a server
+    /// was alive, and may only be slow.
+    pub renewed: Vec<StoredLease>,
     /// The Service `kubernetes` and its endpoints; none if the source does not show them.
     pub objects: Option<Box<KubernetesObjects>>,
     /// The names of all namespaces; none if the source does not show them.
@@ -69,6 +74,7 @@ impl Default for Observed {
             etcd_prefix: etcd_prefix(),
             lease_ttl: Periods::default().lease_ttl,
             leases: None,
+            renewed: Vec::new(),
             objects: None,
             namespaces: None,
             service_range: None,
@@ -85,6 +91,9 @@ pub struct ObservedLease {
     /// Whether etcd has the lease of the key.
     #[serde(default)]
     pub etcd_lease: EtcdLease,
+    /// The time to live that etcd has granted; 0 if that is unknown.
+    #[serde(rename = "ttlMs", with = "crate::millis", default)]
+    pub ttl: Duration,
     /// How long it was watched without a write of the key; 0 after one look.
     #[serde(rename = "unchangedMs", with = "crate::millis", default)]
     pub unchanged: Duration,
@@ -354,13 +363,17 @@ struct Leases<'a> {
 /// With this an API server begins a value that it encrypts at rest (apiserver, `pkg/server/options/encryptionconfig`).
 const ENCRYPTED: &[u8] = b"k8s:enc:";
 
+/// The longest time to live of a lease that a server may have written. One that lasts longer keeps the address of a
+/// dead server in the endpoints for as long, so it counts as one that never expires.
+pub const LONGEST_TTL: Duration = Duration::from_secs(60);
+
 impl ObservedLease {
     fn is_encrypted(&self) -> bool {
         self.stored.value.starts_with(ENCRYPTED)
     }
 
     fn never_expires(&self) -> bool {
-        self.stored.lease_id == 0 || self.etcd_lease == EtcdLease::Missing
+        self.stored.lease_id == 0 || self.etcd_lease == EtcdLease::Missing || self.ttl > LONGEST_TTL
     }
 }
 
@@ -386,7 +399,11 @@ impl<'a> Leases<'a> {
     fn judge(&self, verdict: &mut Verdict) {
         for lease in self.all.iter().filter(|lease| lease.never_expires()) {
             let key = &lease.stored.key;
-            let why = if lease.stored.lease_id == 0 { "has no time to live" } else { "has lost its time to live" };
+            let why = match (lease.stored.lease_id, lease.etcd_lease) {
+                (0, _) => "has no time to live".into(),
+                (_, EtcdLease::Missing) => "has lost its time to live".into(),
+                _ => format!("has a time to live of {} s, and servers take 15 s", lease.ttl.as_secs()),
+            };
             let message = format!("lease {key} {why}: if its server has ended, its address stays in the endpoints");
             verdict.about_lease(Reason::LeaseNeverExpires, self.value(key), key, message);
         }
@@ -434,7 +451,8 @@ impl<'a> Leases<'a> {
 
 /// How long something must have been as it is before a running cluster is repaired.
 fn patience(observed: &Observed) -> Duration {
-    observed.lease_ttl.saturating_mul(2)
+    let granted = observed.leases.iter().flatten().map(|lease| lease.ttl).filter(|ttl| *ttl <= LONGEST_TTL).max();
+    observed.lease_ttl.max(granted.unwrap_or_default()).saturating_mul(2)
 }
 
 fn judge_objects(objects: &KubernetesObjects, leases: Option<&Leases<'_>>, observed: &Observed, verdict: &mut Verdict) {
@@ -481,11 +499,14 @@ fn judge_objects(objects: &KubernetesObjects, leases: Option<&Leases<'_>>, obser
         verdict.about(Reason::EndpointSliceDiffers, NAME, key(Kind::EndpointSlice), message);
     }
     if let Some(leases) = leases.filter(|_| verdict.findings.len() > before && !observed.at_rest) {
-        let repairs = repair_endpoints(objects, own, leases);
+        let renewed = observed.renewed.iter().filter_map(|lease| check(lease, None).0);
+        let alive: BTreeSet<String> = renewed.filter(|address| found.contains(address)).collect();
+        let repairs = repair_endpoints(objects, own, leases, &alive);
         let (is_possible, is_due) = (!repairs.is_empty(), may_repair(objects, observed));
         for finding in &mut verdict.findings[before..] {
-            finding.stays = is_possible && !is_due;
-            finding.remedy = if is_possible && is_due { Remedy::Repair } else { Remedy::ApiServer };
+            let is_left = finding.reason == Reason::EndpointWithoutLease && alive.contains(&finding.value);
+            finding.stays = is_possible && !is_due && !is_left;
+            finding.remedy = if is_possible && is_due && !is_left { Remedy::Repair } else { Remedy::ApiServer };
         }
         verdict.repairs.extend(repairs.into_iter().filter(|_| is_due));
     }
@@ -498,16 +519,25 @@ fn may_repair(objects: &KubernetesObjects, observed: &Observed) -> bool {
     !observed.at_rest && objects.unchanged >= patience(observed)
 }
 
-/// The writes after which Endpoints and slice have the addresses of all servers that hold leases. None without a server
-/// that lives, while it is unknown whether one lives, and if no port is known.
-fn repair_endpoints(objects: &KubernetesObjects, own: Option<&EndpointSlice>, leases: &Leases<'_>) -> Vec<Request> {
+/// The writes after which Endpoints and slice have the addresses of all servers that hold leases, and keep those of
+/// servers that are alive, as they wrote one while the objects were watched. None without a server that lives, while it
+/// is unknown whether one lives, and if no port is known, or two are.
+fn repair_endpoints(
+    objects: &KubernetesObjects,
+    own: Option<&EndpointSlice>,
+    leases: &Leases<'_>,
+    alive: &BTreeSet<String>,
+) -> Vec<Request> {
     let known = objects.endpoints.as_ref().filter(|endpoints| has_right_form(endpoints));
     let ports = known.and_then(|endpoints| endpoints.subsets.as_deref()?.first()?.ports.clone());
     let (Some(endpoints), Some(ports)) = (known, ports) else { return Vec::new() };
     if leases.live.is_empty() || !leases.survey.doubtful.is_empty() {
         return Vec::new();
     }
-    let addresses = leases.kept.iter().cloned().collect();
+    if own.is_some_and(|own| !slice::has_ports_of(own, endpoints)) {
+        return Vec::new();
+    }
+    let addresses = leases.kept.union(alive).cloned().collect();
     let change = endpoints::plan(Some(endpoints), &Wanted { addresses, ports, ..Wanted::default() });
     let of_slice = slice::plan(change.object().unwrap_or(endpoints), own);
     let replaced = own.filter(|_| matches!(of_slice, Change::Replace(_))).map(deletion);

@@ -58,9 +58,11 @@ type Options struct {
 	// Judge judges the objects of the bootstrap controllers that the state has; nil for a program that does not link
 	// the judgement.
 	Judge Judge
-	// Earlier is what the bootstrap controllers had kept some time before, at least Watched; nil for a first look.
+	// Earlier is what the bootstrap controllers had kept some time before, at least Watched, and Renewed the leases
+	// that were written meanwhile; nil for a first look.
 	Earlier *clusterstate.Bootstrap
 	Watched time.Duration
+	Renewed []clusterstate.ServerLease
 }
 
 // ReadRange is a bitmap that a pass has read: its name, and its range as text.
@@ -83,6 +85,8 @@ type Audit struct {
 	ofBootstrap      []Finding
 	bootstrapRepairs []bootstrapRequest
 	lookAgain        time.Duration
+	// leaseKeys are the keys that the core knows by another text.
+	leaseKeys map[string]string
 }
 
 // auditedRange is a stored bitmap or one CIDR of a ServiceCIDR object.

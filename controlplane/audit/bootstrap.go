@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -23,8 +25,8 @@ type Judge func(question, dst []byte) ([]byte, error)
 type bootstrapQuestion struct {
 	AtRest       bool            `json:"atRest"`
 	EtcdPrefix   string          `json:"etcdPrefix"`
-	LeaseTTLMs   int64           `json:"leaseTtlMs,omitempty"`
 	Leases       []observedLease `json:"leases"`
+	Renewed      []storedLease   `json:"renewed,omitempty"`
 	Objects      *objects        `json:"objects"`
 	Namespaces   []string        `json:"namespaces"`
 	ServiceRange string          `json:"serviceRange,omitempty"`
@@ -33,6 +35,7 @@ type bootstrapQuestion struct {
 type observedLease struct {
 	Stored      storedLease                 `json:"stored"`
 	EtcdLease   clusterstate.EtcdLeaseState `json:"etcdLease"`
+	TTLMs       int64                       `json:"ttlMs"`
 	UnchangedMs int64                       `json:"unchangedMs"`
 }
 
@@ -144,8 +147,15 @@ func (a *Audit) judgeBootstrap(o Options) error {
 	return nil
 }
 
-// longestLease is the longest time to live that the core takes for one of a server.
-const longestLease = 24 * time.Hour
+// stored returns a lease for the core, whose keys are UTF-8; leaseKeys has the key that it stands for.
+func (a *Audit) stored(lease clusterstate.ServerLease) storedLease {
+	key := lease.Key
+	if !utf8.ValidString(key) {
+		key = strings.Trim(strconv.Quote(key), `"`)
+		a.leaseKeys[key] = lease.Key
+	}
+	return storedLease{key, append([]byte{}, lease.Value...), lease.ModRevision, lease.ID}
+}
 
 func (a *Audit) bootstrapQuestion(o Options) bootstrapQuestion {
 	b := a.state.Bootstrap
@@ -155,11 +165,12 @@ func (a *Audit) bootstrapQuestion(o Options) bootstrapQuestion {
 	}
 	if b.LeasesUnseen == "" {
 		q.Leases = []observedLease{}
+		a.leaseKeys = map[string]string{}
+		for _, lease := range o.Renewed {
+			q.Renewed = append(q.Renewed, a.stored(lease))
+		}
 		for _, lease := range b.Leases {
-			if lease.TTL <= longestLease {
-				q.LeaseTTLMs = max(q.LeaseTTLMs, lease.TTL.Milliseconds())
-			}
-			observed := observedLease{storedLease{lease.Key, append([]byte{}, lease.Value...), lease.ModRevision, lease.ID}, lease.State, 0}
+			observed := observedLease{a.stored(lease), lease.State, lease.TTL.Milliseconds(), 0}
 			if o.Earlier != nil && lease.Unchanged(o.Earlier) {
 				observed.UnchangedMs = o.Watched.Milliseconds()
 			}

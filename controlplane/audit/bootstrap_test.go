@@ -71,6 +71,41 @@ func TestServerLease(t *testing.T) {
 	}
 }
 
+// TestLongLease takes a lease that lasts for hours for one that never expires, and waits no longer for it.
+func TestLongLease(t *testing.T) {
+	state := serverState()
+	lease := &state.Bootstrap.Leases[0]
+	lease.State = clusterstate.LeaseGranted
+	for ttl, want := range map[time.Duration]int{time.Minute: 0, time.Minute + time.Second: 1, 10 * time.Hour: 1} {
+		lease.TTL = ttl
+		a, err := audit.New(state, audit.Options{Judge: rangekeeper.BootstrapPlan, Now: time.Now()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f := a.Report().Findings; len(f) != want || want > 0 && (f[0].Reason != "LeaseNeverExpires" || a.LookAgain() != 30*time.Second) {
+			t.Errorf("%s: %+v, %s", ttl, f, a.LookAgain())
+		}
+	}
+}
+
+// TestLeaseNotUTF8 judges and deletes a lease whose key is no text, beside others.
+func TestLeaseNotUTF8(t *testing.T) {
+	const key = "/registry/masterleases/\xff\xfe"
+	state := serverState()
+	state.Bootstrap.Leases = append(state.Bootstrap.Leases, clusterstate.ServerLease{Key: key, Value: []byte("damaged"), ModRevision: 91, State: clusterstate.LeaseMissing})
+	a, err := audit.New(state, audit.Options{Judge: rangekeeper.BootstrapPlan})
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := a.ServerObjects(time.Now())
+	if err != nil || len(objects) != 2 || objects[1].Key != key || objects[1].Name != `\xff\xfe` || objects[1].ModRevision != 91 {
+		t.Errorf("%+v, %v", objects, err)
+	}
+	if f := a.Report().Findings; len(f) != 3 {
+		t.Errorf("%+v", f)
+	}
+}
+
 // TestServersUnseen says what is not known of API servers, but not of a namespace, which they do not belong to.
 func TestServersUnseen(t *testing.T) {
 	a, err := audit.New(serverState(), audit.Options{Judge: rangekeeper.BootstrapPlan})
@@ -136,5 +171,16 @@ func TestEndpointsRepair(t *testing.T) {
 	}
 	if raw, ok := strings.CutPrefix(string(endpoints.Value), "k8s\x00"); !ok || !strings.Contains(raw, "192.0.2.1") || strings.Contains(raw, "192.0.2.9") || !strings.Contains(raw, "kept") {
 		t.Errorf("%q", endpoints.Value)
+	}
+
+	// A server that wrote its lease between the looks was paused, and is not dead.
+	slow := clusterstate.ServerLease{Key: "/registry/masterleases/192.0.2.9", Value: []byte(strings.Replace(string(lease), "192.0.2.1", "192.0.2.9", 1)), ModRevision: 95, ID: 8}
+	a, err = audit.New(state, audit.Options{Judge: rangekeeper.BootstrapPlan, Now: time.Now(), Earlier: b, Watched: time.Minute, Renewed: []clusterstate.ServerLease{slow}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err = a.ServerObjects(time.Now())
+	if err != nil || len(objects) != 2 || !strings.Contains(string(objects[0].Value), "192.0.2.1") || !strings.Contains(string(objects[0].Value), "192.0.2.9") {
+		t.Errorf("%+v, %v", objects, err)
 	}
 }

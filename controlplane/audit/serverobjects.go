@@ -44,6 +44,9 @@ func (a *Audit) ServerObjects(now time.Time) (all []ServerObject, err error) {
 		switch {
 		case r.DeleteLease != nil:
 			o = ServerObject{Kind: KindMasterLease, Name: leaseName(r.DeleteLease.Key), Key: r.DeleteLease.Key, ModRevision: r.DeleteLease.ModRevision}
+			if key, ok := a.leaseKeys[o.Key]; ok {
+				o.Key = key
+			}
 		case r.Delete != nil:
 			of := r.Delete.Object
 			o = ServerObject{Kind: of.Kind, Namespace: of.Namespace, Name: of.Name, Key: a.state.EndpointSliceKey(of.Name)}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -71,6 +70,34 @@ func (b *Bootstrap) endpointVersions() (all []string) {
 	return all
 }
 
+// LeasesWritten watches for a time which leases servers write after the state was read.
+func (s *State) LeasesWritten(ctx context.Context, client *clientv3.Client, wait time.Duration) (written []ServerLease, err error) {
+	until, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), wait)
+	defer cancel()
+	leases := newBootstrapPrefixes(absolute(s.Identity.Prefix)).leases
+	for answer := range client.Watch(until, leases, clientv3.WithPrefix(), clientv3.WithRev(s.Revision+1)) {
+		for _, event := range answer.Events {
+			if event.Type == clientv3.EventTypePut {
+				kv := event.Kv
+				written = append(written, ServerLease{Key: string(kv.Key), Value: kv.Value, ModRevision: kv.ModRevision, ID: kv.Lease, State: LeaseUnknown})
+			}
+		}
+		if err = answer.Err(); err != nil {
+			break
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if until.Err() != nil { // the time is over
+		return written, nil
+	}
+	if err == nil {
+		err = errors.New("the watch has ended")
+	}
+	return nil, explain(ctx, fmt.Errorf("watch the leases of the API servers: %w", err))
+}
+
 // NoNewServer is the condition in etcd that no API server has got a lease since the state was read.
 func (s *State) NoNewServer() clientv3.Cmp {
 	leases := newBootstrapPrefixes(absolute(s.Identity.Prefix)).leases
@@ -129,9 +156,6 @@ func (b *Bootstrap) add(p bootstrapPrefixes, kv *mvccpb.KeyValue) {
 	key := string(kv.Key)
 	switch {
 	case strings.HasPrefix(key, p.leases):
-		if !utf8.ValidString(key) {
-			b.LeasesUnseen = fmt.Sprintf("the key %q is not UTF-8", key)
-		}
 		b.Leases = append(b.Leases, ServerLease{Key: key, Value: kv.Value, ModRevision: kv.ModRevision, ID: kv.Lease, State: LeaseUnknown})
 	case strings.HasPrefix(key, p.namespaces):
 		b.Namespaces = append(b.Namespaces, key[len(p.namespaces):])

@@ -110,14 +110,16 @@ var entries = []Entry{
 	},
 	{
 		"LeaseNeverExpires", "A server's lease that never expires",
-		"The key of an API server's lease, masterleases/ADDRESS in etcd, has no lease of etcd any more, or had none: etcd does " +
-			"not delete it when its server ends. A restore of etcd from a backup of other machines can leave such keys.",
+		"The key of an API server's lease, masterleases/ADDRESS in etcd, has no lease of etcd any more, or had none, or one of " +
+			"more than a minute: etcd does not delete it soon after its server has ended. A restore of etcd from a backup of other " +
+			"machines can leave such keys.",
 		"If the server has ended, its address stays in the endpoints of the Service kubernetes, and each connection of a Pod " +
 			"that goes to it fails or waits, for ever.",
 		"In a snapshot, `rangekeeper repair --to-file` deletes the leases of all servers: each writes its own again when it " +
 			"starts. In a running cluster, `rangekeeper repair --endpoints ... --apply` deletes the key if a second look, 30 " +
-			"seconds later, finds it as it was: a server that lives writes its lease every 10 seconds, with a time to live. The " +
-			"servers that live take the address out of the endpoints within 10 seconds.",
+			"seconds later, finds it as it was: a server that lives writes its lease every 10 seconds, with a time to live of 15 " +
+			"seconds. Then the servers that live take the address out of the endpoints within 10 seconds, unless another lease " +
+			"cannot be read (LeaseNotValid).",
 	},
 	{
 		"LeaseNotValid", "A server's lease that cannot be read",
@@ -133,7 +135,8 @@ var entries = []Entry{
 		"The value of an API server's lease has another address than its key.",
 		"Servers put the address of the value into the endpoints of the Service kubernetes. If no server has it, connections to " +
 			"it fail.",
-		"As that of LeaseNotValid.",
+		"In a snapshot, `rangekeeper repair --to-file` deletes the leases of all servers. In a running cluster, `rangekeeper " +
+			"repair --endpoints ... --apply` deletes the key if it never expires. One that expires goes with its server.",
 	},
 	{
 		"EndpointWithoutLease", "An endpoint without a server",
@@ -141,28 +144,32 @@ var entries = []Entry{
 			"one.",
 		"Each connection of a Pod to the API server that goes to this address fails.",
 		"Each kube-apiserver that lives removes the address within 10 seconds, and each that starts does so then. If none does, " +
-			"`rangekeeper repair --endpoints ... --apply` writes the endpoints after a second look, 30 seconds later. Then look for " +
-			"a lease that cannot be read (LeaseNotValid), and at --endpoint-reconciler-type of the servers, which is lease by " +
-			"default.",
+			"`rangekeeper repair --endpoints ... --apply` writes the endpoints after a second look, 30 seconds later, unless the " +
+			"address's server writes a lease meanwhile. Then look for a lease that cannot be read (LeaseNotValid), and at " +
+			"--endpoint-reconciler-type of the servers, which is lease by default.",
 	},
 	{
 		"EndpointsMissing", "The Service kubernetes has no Endpoints",
 		"Servers hold leases, and the Endpoints of the Service kubernetes do not exist.",
 		"No Pod reaches the API server through the Service.",
-		"As that of EndpointWithoutLease: each server that lives creates the Endpoints within 10 seconds.",
+		"Each server that lives creates the Endpoints within 10 seconds. No repair does, as only the servers know their port. If " +
+			"they do not, look for a lease that cannot be read (LeaseNotValid), and at the servers' logs.",
 	},
 	{
 		"EndpointsNotValid", "Endpoints that a server does not write",
 		"The Endpoints of the Service kubernetes have more than one subset, or ports that an API server refuses. They were " +
 			"written by hand or into etcd.",
 		"Connections can go to a wrong port, and the EndpointSlice, which proxies read, need not match.",
-		"As that of EndpointWithoutLease: each server that lives repairs the form within 10 seconds.",
+		"Each server that lives repairs the form within 10 seconds. No repair does, as only the servers know their port. If they " +
+			"do not, look for a lease that cannot be read (LeaseNotValid), and at the servers' logs.",
 	},
 	{
 		"EndpointSliceDiffers", "The slice does not match the Endpoints",
 		"The EndpointSlice kubernetes is missing, or has other addresses or ports than the Endpoints of the Service.",
 		"kube-proxy reads the slice and not the Endpoints: it sends connections to the addresses of the slice.",
-		"As that of EndpointWithoutLease: each server that lives writes both within 10 seconds.",
+		"Each server that lives writes both within 10 seconds. If none does, `rangekeeper repair --endpoints ... --apply` writes " +
+			"the slice after a second look, 30 seconds later. It leaves one that has another port than the Endpoints: which of the " +
+			"two is right, only an administrator knows.",
 	},
 	{
 		"EndpointSliceLeftOver", "A slice that no server writes",
@@ -179,7 +186,7 @@ var entries = []Entry{
 		"No proxy forwards connections from one family to the other: no Pod reaches the API server through the Service.",
 		"Give the API servers an address of the family of the Service (--advertise-address), or put a range of the other family " +
 			"first in --service-cluster-ip-range and delete the Service: `kubectl delete service -n default kubernetes`. The " +
-			"servers create it again within 10 seconds.",
+			"servers create it again within 10 seconds with another address, which Pods learn only when they start again.",
 	},
 	{
 		"KubernetesServiceMissing", "The Service kubernetes does not exist",
@@ -193,8 +200,9 @@ var entries = []Entry{
 		"The ClusterIP of the Service kubernetes is not the first address of the primary range of ClusterIPs, as after a change " +
 			"of --service-cluster-ip-range.",
 		"The certificates of API servers are issued for the first address. Pods that check them refuse the connection.",
-		"Restore the former range, or delete the Service: `kubectl delete service -n default kubernetes`. The servers create it " +
-			"again with the first address within 10 seconds. Pods take the new address when they start again.",
+		"Restore the former range. Or delete the Service: Pods that run have its address and reach no API server until they " +
+			"start again. `kubectl delete service -n default kubernetes`: the servers create it again with the first address " +
+			"within 10 seconds.",
 	},
 	{
 		"NamespaceMissing", "A system namespace does not exist",
@@ -279,7 +287,8 @@ var entries = []Entry{
 		"An API server holds a lease, and its address is not in the endpoints of the Service kubernetes.",
 		"Other servers take the connections of this one. If no address is left, no Pod reaches the API server through the " +
 			"Service.",
-		"As that of EndpointWithoutLease: each server that lives adds the address within 10 seconds.",
+		"Each server that lives adds its address within 10 seconds. If none does, `rangekeeper repair --endpoints ... --apply` " +
+			"adds it after a second look, 30 seconds later.",
 	},
 	{
 		Leak, "A value that is recorded but not in use",

@@ -115,3 +115,21 @@ pub unsafe extern "C" fn rk_service_cidr_offset_of(
         Ok(())
     })
 }
+
+/// Writes the address at an offset.
+///
+/// RK_RESULT_NOT_IN_RANGE if the offset is not below the size.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_service_cidr_value_at(
+    cidr: *const rk_service_cidr,
+    offset: u64,
+    value: *mut rk_value,
+) -> rk_result {
+    guard(|scope| {
+        // SAFETY: the caller's promise; see guard.
+        let (cidr, value) = unsafe { (service_cidr(scope, cidr)?, Out::new(scope, value)?) };
+        value.write(cidr.value_at(offset).ok_or(rk_result::NotInRange)?.into());
+        Ok(())
+    })
+}

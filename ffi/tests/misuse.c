@@ -148,6 +148,10 @@ static void service_cidrs(void) {
   for (int i = 0; i < MALFORMED; i++) CHECK_INVALID(rk_service_cidr_offset_of(&cidr, AT(malformed(i)), &offset));
   CHECK_RESULT(rk_service_cidr_offset_of(&cidr, AT(rk_value_port(80)), &offset), RK_RESULT_NOT_IN_RANGE);
   CHECK(offset == 7);
+  rk_value value;
+  CHECK_NULL(rk_service_cidr_value_at(NULL, 0, &value));
+  CHECK_NULL(rk_service_cidr_value_at(&cidr, 0, NULL));
+  CHECK_RESULT(rk_service_cidr_value_at(&cidr, UINT64_MAX, &value), RK_RESULT_NOT_IN_RANGE);
 }
 
 static void allocators(const rk_range *range) {

@@ -42,8 +42,14 @@ fn lease(random: &mut Random, address: &str) -> ObservedLease {
             lease_id: if random.percent(15) { 0 } else { 7 },
         },
         etcd_lease: random.pick(&[EtcdLease::Unknown, EtcdLease::Granted, EtcdLease::Granted, EtcdLease::Missing]),
+        ttl: Duration::from_secs(random.pick(&[0, 15, 15, 15, 15, 36_000])),
         unchanged: Duration::from_secs(random.pick(&[0, 15, 29, 30, 40])),
     }
+}
+
+fn renewal(address: &str) -> StoredLease {
+    let value = Lease { address: address.into(), generation: 4 }.encode();
+    StoredLease { key: key(DIRECTORY, address), value, mod_revision: 1001, lease_id: 8 }
 }
 
 /// Endpoints as servers with these addresses write them, or any others.
@@ -109,6 +115,7 @@ fn any_cluster(random: &mut Random) -> Observed {
                 unchanged: Duration::from_secs(random.pick(&[0, 29, 30, 60])),
             })
         }),
+        renewed: (0..random.below(3)).map(|_| random.pick(&["10.9.9.9", IPS[0], IPS[1]])).map(renewal).collect(),
         namespaces: random.percent(90).then_some(namespaces),
         service_range: random.pick(&[None, Some("10.96.0.0/12"), Some("fd00:96::/112")]).map(String::from),
         ..Observed::default()
@@ -129,7 +136,7 @@ fn canonical(text: &str) -> Option<String> {
 }
 
 fn never_expires(lease: &ObservedLease) -> bool {
-    lease.stored.lease_id == 0 || lease.etcd_lease == EtcdLease::Missing
+    lease.stored.lease_id == 0 || lease.etcd_lease == EtcdLease::Missing || lease.ttl.as_secs() > 60
 }
 
 fn is_encrypted(lease: &ObservedLease) -> bool {
@@ -357,6 +364,9 @@ fn check_remedies(observed: &Observed, verdict: &Verdict) {
             Reason::KubernetesServiceMissing | Reason::NamespaceMissing => {
                 assert_eq!((finding.remedy, finding.stays), (Remedy::ApiServer, false));
             }
+            Reason::EndpointWithoutLease if wrote(observed, &finding.value) => {
+                assert_eq!((finding.remedy, finding.stays), (Remedy::ApiServer, false), "{finding:?}");
+            }
             // Endpoints and their slice are repaired together.
             _ => assert_eq!(is_written, by_repair, "{finding:?}"),
         }
@@ -378,6 +388,11 @@ fn check_remedies(observed: &Observed, verdict: &Verdict) {
     }
 }
 
+/// Whether a server wrote its lease while the objects were watched.
+fn wrote(observed: &Observed, address: &str) -> bool {
+    observed.renewed.iter().any(|lease| lease.key.ends_with(&format!("/{address}")))
+}
+
 /// What no repair may do.
 fn check_repairs(observed: &Observed, verdict: &Verdict) {
     let model = Model::of(observed.leases.as_deref().unwrap_or_default());
@@ -395,9 +410,19 @@ fn check_repairs(observed: &Observed, verdict: &Verdict) {
                         check_endpoints(endpoints).unwrap();
                         let now = listed(Some(endpoints));
                         assert!(model.expiring.is_subset(&now), "{endpoints:?}");
-                        assert!(now.is_subset(&model.live), "{endpoints:?}");
+                        let before = listed(observed.objects.as_ref().unwrap().endpoints.as_ref());
+                        let slow: BTreeSet<String> =
+                            before.into_iter().filter(|address| wrote(observed, address)).collect();
+                        assert!(slow.is_subset(&now), "{endpoints:?} lack a server that was alive");
+                        assert!(now.is_subset(&(&model.live | &slow)), "{endpoints:?}");
                     }
-                    Object::EndpointSlice(slice) => check_slice(slice).unwrap(),
+                    Object::EndpointSlice(slice) => {
+                        check_slice(slice).unwrap();
+                        let all = &observed.objects.as_ref().unwrap().slices;
+                        let own = all.iter().find(|slice| slice.metadata.name.as_deref() == Some("kubernetes"));
+                        let ports = own.and_then(|own| own.ports.clone()).unwrap_or_default();
+                        assert!(ports.is_empty() || Some(ports) == slice.ports, "a port is replaced: {slice:?}");
+                    }
                     other => panic!("{other:?}"),
                 }
             }
@@ -449,7 +474,8 @@ fn no_lease_of_a_live_server_is_deleted() {
                 lease_id,
             };
             let unchanged = Duration::from_secs(now - watched_since);
-            let leases = Some(vec![ObservedLease { stored, etcd_lease: EtcdLease::Granted, unchanged }]);
+            let leases =
+                Some(vec![ObservedLease { stored, etcd_lease: EtcdLease::Granted, ttl: Duration::ZERO, unchanged }]);
             if judge(&Observed { leases, ..Observed::default() }).repairs.is_empty() {
                 continue;
             }
@@ -479,6 +505,7 @@ fn what_a_server_writes_is_right() {
             lease_id: 7,
         },
         etcd_lease: EtcdLease::Granted,
+        ttl: Duration::ZERO,
         unchanged: Duration::ZERO,
     });
     let observed = Observed {
@@ -530,7 +557,8 @@ fn endpoints_of_an_administrator_are_right() {
         mod_revision: 5,
         lease_id: 7,
     };
-    let lease = ObservedLease { stored, etcd_lease: EtcdLease::Granted, unchanged: Duration::ZERO };
+    let lease =
+        ObservedLease { stored, etcd_lease: EtcdLease::Granted, ttl: Duration::ZERO, unchanged: Duration::ZERO };
     let of_servers = [Reason::EndpointsNotValid, Reason::EndpointSliceLeftOver];
     assert_eq!(judged(&endpoints, Some(vec![lease])), of_servers);
     endpoints.metadata.labels = Some(BTreeMap::from([(SKIP_MIRROR.into(), "true".into())]));

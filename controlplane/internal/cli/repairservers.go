@@ -25,10 +25,12 @@ func (r *repair) repairServers(ctx context.Context, plan *audit.Plan) error {
 	fmt.Fprintf(r.log, "rangekeeper: waiting %.0f s to look again at %s about the API servers' own objects: a server that lives repairs them\n",
 		wait.Seconds(), screen.Count(stays, "finding"))
 	since := time.Now() // after the state was read
-	select {
-	case <-time.After(wait):
-	case <-ctx.Done():
+	renewed, err := r.source.LeasesWritten(ctx, r.lastState, wait)
+	if ctx.Err() != nil {
 		return fmt.Errorf("interrupted before the second look at the API servers' objects, which are as they were: %w", ctx.Err())
+	}
+	if err != nil {
+		return err
 	}
 	watched := time.Since(since)
 	state, err := r.source.Read(ctx, 0)
@@ -36,7 +38,7 @@ func (r *repair) repairServers(ctx context.Context, plan *audit.Plan) error {
 		return err
 	}
 	o := r.source.AuditOptions(state)
-	o.Earlier, o.Watched = r.lastState.Bootstrap, watched
+	o.Earlier, o.Watched, o.Renewed = r.lastState.Bootstrap, watched, renewed
 	later, err := r.source.AuditWith(state, o)
 	if err != nil {
 		return err

@@ -31,6 +31,8 @@ package rk
 #cgo nocallback rk_service_cidr_describe
 #cgo noescape rk_service_cidr_offset_of
 #cgo nocallback rk_service_cidr_offset_of
+#cgo noescape rk_service_cidr_value_at
+#cgo nocallback rk_service_cidr_value_at
 #cgo noescape rk_allocator_new
 #cgo nocallback rk_allocator_new
 #cgo noescape rk_allocator_dry_run
@@ -659,6 +661,11 @@ func ServiceCIDRDescribe(cidr *ServiceCIDR, description *ServiceCIDRDescription)
 // ServiceCIDROffsetOf is rk_service_cidr_offset_of.
 func ServiceCIDROffsetOf(cidr *ServiceCIDR, value *Value, offset *uint64) Result {
 	return Result(C.rk_service_cidr_offset_of((*C.rk_service_cidr)(unsafe.Pointer(cidr)), (*C.rk_value)(unsafe.Pointer(value)), (*C.uint64_t)(unsafe.Pointer(offset))))
+}
+
+// ServiceCIDRValueAt is rk_service_cidr_value_at.
+func ServiceCIDRValueAt(cidr *ServiceCIDR, offset uint64, value *Value) Result {
+	return Result(C.rk_service_cidr_value_at((*C.rk_service_cidr)(unsafe.Pointer(cidr)), C.uint64_t(offset), (*C.rk_value)(unsafe.Pointer(value))))
 }
 
 // AllocatorNew is rk_allocator_new.

@@ -903,6 +903,29 @@ func ServiceCIDROffsetOf(cidr *ServiceCIDR, value *Value, offset *uint64) (resul
 	return result
 }
 
+// ServiceCIDRValueAt is rk_service_cidr_value_at.
+func ServiceCIDRValueAt(cidr *ServiceCIDR, offset uint64, value *Value) (result Result) {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 56
+	var atCIDR uint32
+	if cidr != nil {
+		atCIDR = fixed + 0
+		cidr.store(&c, atCIDR)
+	}
+	atValue := fixed + 32
+	result = Result(c.core.Xrk_service_cidr_value_at(int32(atCIDR), int64(offset), int32(atValue)))
+	c.done = true
+	if result == ResultOK {
+		value.load(&c, atValue)
+	}
+	return result
+}
+
 // AllocatorNew is rk_allocator_new.
 func AllocatorNew(theRange *Range, strategy uint32, seed uint64, allocator **Allocator, theError *Error) (result Result) {
 	c := call{instance: place(bitmapSize(theRange))}

@@ -169,7 +169,8 @@ func indexes(s *sequence) {
 		case 13:
 			used, free := x.Usage(cidr)
 			offset, in := cidr.OffsetOf(s.someAddr())
-			s.answer("usage", used, free, x.IsTaken(s.someAddr()), offset, in)
+			addr, ok := cidr.ValueAt(s.Uint64N(300))
+			s.answer("usage", used, free, x.IsTaken(s.someAddr()), offset, in, addr, ok)
 		}
 	}
 }

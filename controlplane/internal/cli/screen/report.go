@@ -97,7 +97,7 @@ func (s *Screen) unknown(all []audit.Unknown) {
 	s.Blank()
 	s.text(0, bold, "Unknown")
 	for _, unknown := range all {
-		for _, line := range Wrapped("- "+unknown.Message, s.width-2, 2) {
+		for _, line := range Wrapped("- "+Printable(unknown.Message), s.width-2, 2) {
 			s.b.WriteString("  " + line + "\n")
 		}
 	}

@@ -229,7 +229,11 @@ func (s *Source) PlanSteps(p *audit.Plan, planTo, toFile string) (steps []screen
 		steps = append(steps, s.applyStep(planTo))
 	case p.Applied && toFile != "":
 		page = "docs/runbook.md#restore-a-repaired-snapshot"
-		steps = append(steps, screen.Step{Why: "check the repaired snapshot, then restore it as the runbook says", Words: []string{s.Program, "audit", "--etcd-snapshot " + screen.Quoted(toFile)}})
+		words := []string{s.Program, "audit", "--etcd-snapshot " + screen.Quoted(toFile)}
+		if s.prefix != clusterstate.DefaultPrefix {
+			words = append(words, "--prefix "+screen.Quoted(s.prefix))
+		}
+		steps = append(steps, screen.Step{Why: "check the repaired snapshot, then restore it as the runbook says", Words: words})
 	case p.Applied:
 		steps = append(steps, screen.Step{Why: "check the result", Words: s.Command("audit")})
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -19,6 +20,19 @@ import (
 func (s *Source) Store(ctx context.Context) (*ranges.Store, error) {
 	client, err := s.connect(ctx)
 	return &ranges.Store{Client: client, Prefix: s.prefix}, err
+}
+
+// LeasesWritten watches for a time which leases servers write after a state was read.
+func (s *Source) LeasesWritten(ctx context.Context, after *clusterstate.State, wait time.Duration) ([]clusterstate.ServerLease, error) {
+	client, err := s.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	written, err := after.LeasesWritten(ctx, client, wait)
+	if err != nil {
+		err = s.connection.Named(etcdflags.Explained(err))
+	}
+	return written, err
 }
 
 // WriteServerObject writes or deletes an object of the API servers in etcd, unless it has changed since the state was
