@@ -101,6 +101,12 @@ type storedObject struct {
 // IsOfBootstrap reports whether the finding is about an object of the bootstrap controllers, and not about a value.
 func (f *Finding) IsOfBootstrap() bool { return f.ofBootstrap }
 
+// TellsOfDeadServer reports whether the finding is about an address whose server may have ended: the core says that its
+// lease never expires, or that it has none.
+func (f *Finding) TellsOfDeadServer() bool {
+	return f.Reason == "LeaseNeverExpires" || f.Reason == "EndpointWithoutLease"
+}
+
 var remedies = map[string]rangekeeper.Remedy{
 	"repair": rangekeeper.RemedyRepair, "apiServer": rangekeeper.RemedyAPIServer, "owner": rangekeeper.RemedyOwner,
 }

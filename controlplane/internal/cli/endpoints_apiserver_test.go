@@ -46,6 +46,9 @@ func TestEndpointsAfterARestore(t *testing.T) {
 				len(explained.Findings) != len(want) {
 				t.Errorf("%+v", explained)
 			}
+			if _, text, _ := run(t, "explain", "kubernetes", "--etcd-snapshot", damaged); !strings.Contains(text, "2 of these 3 may be of") {
+				t.Error(text)
+			}
 			if code, text, _ := run(t, "audit", "--etcd-snapshot", damaged); code != exitFound || !strings.Contains(text, "repair 2 of 5 into a new snapshot") ||
 				!strings.Contains(text, "rangekeeper explain default/kubernetes") {
 				t.Errorf("exit code %d: %s", code, text)

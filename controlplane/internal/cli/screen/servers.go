@@ -2,6 +2,7 @@ package screen
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
@@ -16,16 +17,17 @@ func (s *Screen) Servers(servers []audit.Server, findings []audit.Finding, progr
 	s.text(0, bold, fmt.Sprintf("API servers: %d", len(servers)))
 	rows := [][]string{{"ADDRESS", "ENDPOINTS", "SLICES", "LEASE"}}
 	for _, server := range servers {
-		slices := strings.Join(server.Slices, ", ")
+		names := strings.Join(server.Slices, ", ")
 		if server.InEndpoints == nil {
-			slices = "?"
-		} else if slices == "" {
-			slices = "none"
+			names = "?"
+		} else if names == "" {
+			names = "none"
 		}
-		rows = append(rows, []string{Printable(server.Address), yesOrNo(server.InEndpoints), Printable(slices), leaseText(server)})
+		rows = append(rows, []string{Printable(server.Address), yesOrNo(server.InEndpoints), Printable(names), leaseText(server)})
 	}
 	if len(servers) > 0 {
 		s.rows(2, rows)
+		s.clients(servers, findings)
 	}
 	shown := ""
 	for _, f := range findings { // sorted by reason
@@ -36,6 +38,24 @@ func (s *Screen) Servers(servers []audit.Server, findings []audit.Finding, progr
 			s.text(2, "", "Risk: "+entry.Risk)
 			s.text(2, "", "Remedy: "+Called(program, entry.Remedy))
 		}
+	}
+}
+
+// clients says what a client of the Service sees, if servers that have ended may be among its addresses.
+func (s *Screen) clients(servers []audit.Server, findings []audit.Finding) {
+	proxied, doubtful := 0, 0
+	for _, server := range servers {
+		if len(server.Slices) == 0 {
+			continue
+		}
+		proxied++
+		if slices.ContainsFunc(findings, func(f audit.Finding) bool { return f.Value == server.Address && f.TellsOfDeadServer() }) {
+			doubtful++
+		}
+	}
+	if doubtful > 0 {
+		s.text(2, "", fmt.Sprintf("Proxies send connections to the addresses in slices. %d of these %d may be of servers that have ended: then %d of %d connections fail or wait.",
+			doubtful, proxied, doubtful, proxied))
 	}
 }
 
