@@ -246,7 +246,7 @@ func TestRepairThroughEtcd(t *testing.T) {
 		t.Error("the lost address is not set")
 	}
 	late := must(passes.Start())
-	passes.Close()
+	late.Close()
 	if _, _, err := ours.ReadForPass(ctx, late); !errors.Is(err, rangekeeper.ErrClosed) {
 		t.Error(err)
 	}
