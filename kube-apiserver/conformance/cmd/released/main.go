@@ -157,7 +157,7 @@ func checkReplaced(release string) error {
 
 // eachFile calls fn with each file that the drop-in adds to the release, by its name there.
 func eachFile(release string, fn func(folder, name string, content []byte) error) error {
-	command := exec.Command(filepath.Join("..", "..", "scripts", "dropin.sh"), release, "--overlays")
+	command := exec.Command(filepath.Join("..", "dropin.sh"), release, "--overlays")
 	command.Stderr = os.Stderr
 	folders, err := command.Output()
 	if err != nil {
