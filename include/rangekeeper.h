@@ -587,7 +587,7 @@ rk_result rk_allocator_allocate_batch(rk_allocator *allocator, const rk_value *r
                                       rk_error *error);
 
 /**
- * Writes the stored form of the values in use: one big-endian unsigned integer without leading zero bytes, in
+ * Writes the stored form of the allocated values: one big-endian unsigned integer without leading zero bytes, in
  * which bit k stands for offset k; no bytes if nothing is allocated. (size + 7) / 8 bytes always suffice.
  */
 RK_MUST_CHECK

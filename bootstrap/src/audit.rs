@@ -51,7 +51,7 @@ pub struct Observed {
     /// The prefix of the cluster's keys in etcd.
     pub etcd_prefix: String,
     /// The time to live that servers give their leases: 15 s in kube-apiserver (`DefaultEndpointReconcilerTTL`). A
-    /// longer one of a lease counts, up to [`LONGEST_TTL`].
+    /// longer one of a lease counts, up to a minute.
     #[serde(rename = "leaseTtlMs", with = "crate::millis")]
     pub lease_ttl: Duration,
     /// All keys below `masterleases/`, read after the objects; none if the source does not show them.
@@ -365,7 +365,7 @@ const ENCRYPTED: &[u8] = b"k8s:enc:";
 
 /// The longest time to live of a lease that a server may have written. One that lasts longer keeps the address of a
 /// dead server in the endpoints for as long, so it counts as one that never expires.
-pub const LONGEST_TTL: Duration = Duration::from_secs(60);
+const LONGEST_TTL: Duration = Duration::from_secs(60);
 
 impl ObservedLease {
     fn is_encrypted(&self) -> bool {
@@ -381,10 +381,11 @@ impl<'a> Leases<'a> {
     fn read(all: &'a [ObservedLease], directory: &'a str, observed: &Observed) -> Self {
         let stored: Vec<StoredLease> = all.iter().map(|lease| lease.stored.clone()).collect();
         let survey = survey(directory, &stored);
+        let patience = patience(observed);
         let (mut dead, mut kept, mut live) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
         for lease in all {
             let (address, _) = check(&lease.stored, None);
-            if observed.at_rest || (lease.never_expires() && lease.unchanged >= patience(observed)) {
+            if observed.at_rest || (lease.never_expires() && lease.unchanged >= patience) {
                 dead.push(&lease.stored);
             } else {
                 kept.extend(address.clone());

@@ -264,7 +264,7 @@ pub unsafe extern "C" fn rk_allocator_allocate_batch(
     }
 }
 
-/// Writes the stored form of the values in use: one big-endian unsigned integer without leading zero bytes, in
+/// Writes the stored form of the allocated values: one big-endian unsigned integer without leading zero bytes, in
 /// which bit k stands for offset k; no bytes if nothing is allocated. (size + 7) / 8 bytes always suffice.
 #[must_use]
 #[unsafe(no_mangle)]
