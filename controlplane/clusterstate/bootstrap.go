@@ -78,8 +78,7 @@ func (s *State) LeasesWritten(ctx context.Context, client *clientv3.Client, wait
 	for answer := range client.Watch(until, leases, clientv3.WithPrefix(), clientv3.WithRev(s.Revision+1)) {
 		for _, event := range answer.Events {
 			if event.Type == clientv3.EventTypePut {
-				kv := event.Kv
-				written = append(written, ServerLease{Key: string(kv.Key), Value: kv.Value, ModRevision: kv.ModRevision, ID: kv.Lease, State: LeaseUnknown})
+				written = append(written, leaseOf(event.Kv))
 			}
 		}
 		if err = answer.Err(); err != nil {
@@ -151,12 +150,16 @@ func (p bootstrapPrefixes) has(key string) bool {
 	return strings.HasPrefix(key, p.leases) || strings.HasPrefix(key, p.endpoints) || strings.HasPrefix(key, p.slices) || strings.HasPrefix(key, p.namespaces)
 }
 
+func leaseOf(kv *mvccpb.KeyValue) ServerLease {
+	return ServerLease{Key: string(kv.Key), Value: kv.Value, ModRevision: kv.ModRevision, ID: kv.Lease, State: LeaseUnknown}
+}
+
 // add decodes one key. What cannot be read is unseen, and no error: the ranges can be audited all the same.
 func (b *Bootstrap) add(p bootstrapPrefixes, kv *mvccpb.KeyValue) {
 	key := string(kv.Key)
 	switch {
 	case strings.HasPrefix(key, p.leases):
-		b.Leases = append(b.Leases, ServerLease{Key: key, Value: kv.Value, ModRevision: kv.ModRevision, ID: kv.Lease, State: LeaseUnknown})
+		b.Leases = append(b.Leases, leaseOf(kv))
 	case strings.HasPrefix(key, p.namespaces):
 		b.Namespaces = append(b.Namespaces, key[len(p.namespaces):])
 	case key == p.endpoints:
