@@ -157,7 +157,8 @@ func (a *Audit) judgeBootstrap(o Options) error {
 func (a *Audit) stored(lease clusterstate.ServerLease) storedLease {
 	key := lease.Key
 	if !utf8.ValidString(key) {
-		key = strings.Trim(strconv.Quote(key), `"`)
+		quoted := strconv.Quote(key)
+		key = quoted[1 : len(quoted)-1]
 		a.leaseKeys[key] = lease.Key
 	}
 	return storedLease{key, append([]byte{}, lease.Value...), lease.ModRevision, lease.ID}

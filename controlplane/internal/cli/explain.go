@@ -129,8 +129,9 @@ func serviceOf(s *source.Source, c *cobra.Command, text, inNamespace string) (na
 	default:
 		return before, name, nil
 	}
-	if namespace = s.ServiceNamespace(inNamespace); namespace == "" && name == clusterstate.KubernetesService {
-		return metav1.NamespaceDefault, name, nil // that of the API servers
+	namespace = s.ServiceNamespace(inNamespace)
+	if namespace == "" && name == clusterstate.KubernetesService {
+		namespace = metav1.NamespaceDefault // the Service of the API servers
 	}
 	if namespace == "" {
 		return "", "", usage.Error(c, "%q is no address, port, NAMESPACE/NAME or reason; a Service without a namespace needs --namespace", text)

@@ -2,7 +2,6 @@ package screen
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
@@ -17,13 +16,13 @@ func (s *Screen) Servers(servers []audit.Server, findings []audit.Finding, progr
 	s.text(0, bold, fmt.Sprintf("API servers: %d", len(servers)))
 	rows := [][]string{{"ADDRESS", "ENDPOINTS", "SLICES", "LEASE"}}
 	for _, server := range servers {
-		names := strings.Join(server.Slices, ", ")
+		slices := strings.Join(server.Slices, ", ")
 		if server.InEndpoints == nil {
-			names = "?"
-		} else if names == "" {
-			names = "none"
+			slices = "?"
+		} else if slices == "" {
+			slices = "none"
 		}
-		rows = append(rows, []string{Printable(server.Address), yesOrNo(server.InEndpoints), Printable(names), leaseText(server)})
+		rows = append(rows, []string{Printable(server.Address), yesOrNo(server.InEndpoints), Printable(slices), leaseText(server)})
 	}
 	if len(servers) > 0 {
 		s.rows(2, rows)
@@ -43,13 +42,17 @@ func (s *Screen) Servers(servers []audit.Server, findings []audit.Finding, progr
 
 // clients says what a client of the Service sees, if servers that have ended may be among its addresses.
 func (s *Screen) clients(servers []audit.Server, findings []audit.Finding) {
+	mayBeDead := map[string]bool{}
+	for _, f := range findings {
+		mayBeDead[f.Value] = mayBeDead[f.Value] || f.TellsOfDeadServer()
+	}
 	proxied, doubtful := 0, 0
 	for _, server := range servers {
 		if len(server.Slices) == 0 {
 			continue
 		}
 		proxied++
-		if slices.ContainsFunc(findings, func(f audit.Finding) bool { return f.Value == server.Address && f.TellsOfDeadServer() }) {
+		if mayBeDead[server.Address] {
 			doubtful++
 		}
 	}

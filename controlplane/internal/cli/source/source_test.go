@@ -61,3 +61,13 @@ func TestProgress(t *testing.T) {
 		t.Errorf("got %q", b.String())
 	}
 }
+
+// TestStepsOfAnotherPrefix: the repaired snapshot is checked below the prefix of the one that was read.
+func TestStepsOfAnotherPrefix(t *testing.T) {
+	s := &Source{Program: "rangekeeper", prefix: "/other", given: []string{"--etcd-snapshot backup.db", "--prefix /other", "--skip-hash-check=true"}}
+	steps, _ := s.PlanSteps(&audit.Plan{Applied: true}, "", "repaired.db")
+	want := []string{"rangekeeper", "audit", "--etcd-snapshot repaired.db", "--prefix /other"}
+	if len(steps) != 1 || !slices.Equal(steps[0].Words, want) {
+		t.Errorf("%q", steps)
+	}
+}

@@ -69,13 +69,21 @@ func (s *Source) Command(words ...string) []string {
 	return append(append([]string{s.Program}, words...), s.given...)
 }
 
-// KubectlFlags are the flags of kubectl on the command line.
-func (s *Source) KubectlFlags() []string {
+// flags are those of the command line that have one of these names.
+func (s *Source) flags(names ...string) []string {
 	return slices.DeleteFunc(slices.Clone(s.given), func(flag string) bool {
 		name, _, _ := strings.Cut(strings.TrimPrefix(flag, "--"), " ")
 		name, _, _ = strings.Cut(name, "=") // of a bool
-		return s.kube == nil || !slices.Contains(s.kube.names, name)
+		return !slices.Contains(names, name)
 	})
+}
+
+// KubectlFlags are the flags of kubectl on the command line.
+func (s *Source) KubectlFlags() []string {
+	if s.kube == nil {
+		return nil
+	}
+	return s.flags(s.kube.names...)
 }
 
 // kubectl returns a command of kubectl for this cluster, in words that are not broken.
@@ -117,10 +125,7 @@ func (s *Source) deleteSteps(objects []screen.Fault) []screen.Step {
 
 // etcdctlFlags are the flags of the etcd on the command line, which etcdctl has, too.
 func (s *Source) etcdctlFlags() []string {
-	return slices.DeleteFunc(slices.Clone(s.given), func(flag string) bool {
-		name, _, _ := strings.Cut(strings.TrimPrefix(flag, "--"), " ")
-		return !slices.Contains([]string{"endpoints", "cacert", "cert", "key", "user", "dial-timeout"}, name)
-	})
+	return s.flags("endpoints", "cacert", "cert", "key", "user", "dial-timeout")
 }
 
 // repairSteps lead to the repair of a report's faults: of all that need no owner in data at rest, and of the bitmaps,
@@ -231,7 +236,7 @@ func (s *Source) PlanSteps(p *audit.Plan, planTo, toFile string) (steps []screen
 		page = "docs/runbook.md#restore-a-repaired-snapshot"
 		words := []string{s.Program, "audit", "--etcd-snapshot " + screen.Quoted(toFile)}
 		if s.prefix != clusterstate.DefaultPrefix {
-			words = append(words, "--prefix "+screen.Quoted(s.prefix))
+			words = append(words, s.flags("prefix")...)
 		}
 		steps = append(steps, screen.Step{Why: "check the repaired snapshot, then restore it as the runbook says", Words: words})
 	case p.Applied:
