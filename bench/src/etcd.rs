@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rangekeeper::allocator::{Request as Wanted, Strategy};
+use rangekeeper::allocator::{Request, Strategy};
 use rangekeeper::commit::{
-    Answer, Config, Event, Finished, Header, KeyState, KeyValue, Operation, Outcome, Replace, Request, Step,
+    Answer, Config, Event, Finished, Header, KeyState, KeyValue, Operation, Outcome, Replace, Step, StoreRequest,
 };
 use rangekeeper::range_allocation::Form;
 use rangekeeper::{Allocator, Committer, Range};
@@ -29,12 +29,12 @@ impl Store {
     }
 
     /// Performs a request. Returns whether its guard held, and the memory of the value that a swap has replaced.
-    fn perform(&mut self, request: Request) -> (bool, Option<Vec<u8>>) {
+    fn perform(&mut self, request: StoreRequest) -> (bool, Option<Vec<u8>>) {
         match request {
-            Request::Read => (false, None),
-            Request::ReadAt { .. } => unreachable!("nothing is edited by hand"),
-            Request::Confirm { guard } => (guard == self.state, None),
-            Request::Swap { guard, mut value, .. } => {
+            StoreRequest::Read => (false, None),
+            StoreRequest::ReadAt { .. } => unreachable!("nothing is edited by hand"),
+            StoreRequest::Confirm { guard } => (guard == self.state, None),
+            StoreRequest::Swap { guard, mut value, .. } => {
                 let held = guard == self.state;
                 if held {
                     self.state.mod_revision += 1;
@@ -99,7 +99,7 @@ impl<R: Range> Server<R> {
     /// Allocates so many values by one operation each, all submitted together. Returns the operations that release
     /// them.
     pub fn allocate(&mut self, store: &mut Store, count: usize) -> Vec<Operation<R>> {
-        let finished = self.commit(store, (0..count).map(|_| Operation::Allocate(vec![Wanted::Any])));
+        let finished = self.commit(store, (0..count).map(|_| Operation::Allocate(vec![Request::Any])));
         let releases = finished.iter().map(|finished| match &finished.outcome {
             Outcome::Allocated { values, revision, store, .. } => {
                 Operation::Release { value: values[0], as_of: *revision, oldest: *revision, store: *store }

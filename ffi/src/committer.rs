@@ -8,7 +8,7 @@ use std::time::Duration;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use rangekeeper_core::commit::{
-    Committer, Config, Event, Finished, Known, Outcome, Replace, Request, Step, Ticket, Witness,
+    Committer, Config, Event, Finished, Known, Outcome, Replace, Step, StoreRequest, Ticket, Witness,
 };
 
 use crate::allocator::{self, rk_strategy};
@@ -78,14 +78,14 @@ impl State {
             }
             Step::Watch { from } => (RK_STEP_WATCH, rk_step_data { watch: rk_step_watch { from } }),
             Step::StopWatch => (RK_STEP_STOP_WATCH, none),
-            Step::Send(Request::Read) => (RK_STEP_READ, none),
-            Step::Send(Request::ReadAt { revision }) => {
+            Step::Send(StoreRequest::Read) => (RK_STEP_READ, none),
+            Step::Send(StoreRequest::ReadAt { revision }) => {
                 (RK_STEP_READ_AT, rk_step_data { read_at: rk_step_read_at { revision } })
             }
-            Step::Send(Request::Confirm { guard }) => {
+            Step::Send(StoreRequest::Confirm { guard }) => {
                 (RK_STEP_CONFIRM, rk_step_data { confirm: rk_step_confirm { guard: guard.into() } })
             }
-            Step::Send(Request::Swap { guard, value, witness, services_unchanged_since, look }) => {
+            Step::Send(StoreRequest::Swap { guard, value, witness, services_unchanged_since, look }) => {
                 let services_unchanged_since = services_unchanged_since.unwrap_or(0);
                 let witness = match witness {
                     Witness::Keep => RK_WITNESS_KEEP,

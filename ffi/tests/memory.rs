@@ -15,8 +15,8 @@ use rangekeeper_core::any::{AnyRange, AnyValue};
 use rangekeeper_core::audit::{Audit, Leaks, Stored};
 use rangekeeper_core::cidr::CidrRange;
 use rangekeeper_core::commit::{
-    Answer, Change, Committer, Config, Event, Header, KeyState, KeyValue, Operation, Outcome, Replace, Request as Wish,
-    Step,
+    Answer, Change, Committer, Config, Event, Header, KeyState, KeyValue, Operation, Outcome, Replace, Step,
+    StoreRequest,
 };
 use rangekeeper_core::ports::PortRange;
 use rangekeeper_core::range::Range;
@@ -242,7 +242,7 @@ fn a_committer_takes_at_most_a_mebibyte_beside_the_object() {
                 Step::Idle => break,
             };
             let held = match request {
-                Wish::Swap { guard, value, .. } if guard == state => {
+                StoreRequest::Swap { guard, value, .. } if guard == state => {
                     revision += 1;
                     let create_revision = if state.version == 0 { revision } else { state.create_revision };
                     state = KeyState { mod_revision: revision, version: state.version + 1, create_revision };
@@ -250,7 +250,7 @@ fn a_committer_takes_at_most_a_mebibyte_beside_the_object() {
                     peak_swaps += 1;
                     true
                 }
-                Wish::Confirm { guard } => guard == state,
+                StoreRequest::Confirm { guard } => guard == state,
                 _ => false,
             };
             let key = stored.as_ref().map(|value| KeyValue { state, value });

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use rangekeeper::allocator::Request as Wanted;
+use rangekeeper::allocator::Request;
 use rangekeeper::any::{AnyRange, AnyValue};
 use rangekeeper::audit::{RepairCounters, RepairOutcome, Report};
 use rangekeeper::bitmap::Bitmap;
@@ -250,7 +250,7 @@ fn range_of(size: u32) -> CidrRange {
 
 fn allocate_batch(size: u32) {
     let (mut allocator, mut rng) = (half(slash_12()), generator(3));
-    let requests = vec![Wanted::Any; size as usize];
+    let requests = vec![Request::Any; size as usize];
     drop(measured(|| allocator.allocate_batch(&requests, &mut rng)).expect("so many are free"));
 }
 

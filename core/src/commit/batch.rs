@@ -9,7 +9,7 @@ use super::base::{Base, Content, Readable};
 use super::operation::{Failure, Operation, Outcome};
 use super::pending::Pending;
 use super::plan::{Context, Effect, Plan, Planned};
-use super::request::{KeyState, Request, Witness};
+use super::request::{KeyState, StoreRequest, Witness};
 
 /// Operations evaluated on one state of the key.
 #[derive(Clone, Debug)]
@@ -70,14 +70,14 @@ impl<R: Range> Batch<R> {
     }
 
     /// The request that writes the batch, or confirms the state that it was evaluated on.
-    pub(super) fn request(&self, memory: &mut Memory<R>) -> Request {
-        self.value(memory).map_or(Request::Confirm { guard: self.state }, |value| self.swap(value))
+    pub(super) fn request(&self, memory: &mut Memory<R>) -> StoreRequest {
+        self.value(memory).map_or(StoreRequest::Confirm { guard: self.state }, |value| self.swap(value))
     }
 
     /// The compare-and-swap that puts this value.
-    pub(super) fn swap(&self, value: Vec<u8>) -> Request {
+    pub(super) fn swap(&self, value: Vec<u8>) -> StoreRequest {
         let Effect { services_unchanged_since, look, .. } = self.effect;
-        Request::Swap { guard: self.state, value, witness: self.witness(), services_unchanged_since, look }
+        StoreRequest::Swap { guard: self.state, value, witness: self.witness(), services_unchanged_since, look }
     }
 
     /// What its compare-and-swap does with the witness. What the same batch allocates cannot be proven then, and its

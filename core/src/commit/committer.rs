@@ -18,7 +18,7 @@ use super::pending::{Pending, Submitter};
 use super::plan::Context;
 use super::protection::Protection;
 use super::queue::Queue;
-use super::request::{Request, Step};
+use super::request::{Step, StoreRequest};
 use super::timers::{Timer, Timers};
 
 /// One stored object and the operations on it.
@@ -160,10 +160,10 @@ impl<R: Range, G: Rng> Committer<R, G> {
         }
         let Some(base) = self.history.current(now).filter(|_| !self.would_lose(now)) else {
             self.history.connection.read_sent();
-            return self.send(now, None, Request::Read);
+            return self.send(now, None, StoreRequest::Read);
         };
         if let Some(revision) = self.missing_past() {
-            return self.send(now, None, Request::ReadAt { revision });
+            return self.send(now, None, StoreRequest::ReadAt { revision });
         }
         if self.pacing.lingers(self.queue.len(), now, &self.timers) {
             return self.wait(Some(Timer::Linger));
@@ -186,10 +186,10 @@ impl<R: Range, G: Rng> Committer<R, G> {
         self.send(now, Some(batch), request)
     }
 
-    pub(super) fn send(&mut self, now: Duration, batch: Option<Batch<R>>, request: Request) -> Step<R> {
+    pub(super) fn send(&mut self, now: Duration, batch: Option<Batch<R>>, request: StoreRequest) -> Step<R> {
         let (asked, reached) = (self.queue.submitted(), self.history.connection.reached());
-        let is_swap = matches!(request, Request::Swap { .. });
-        let past = if let Request::ReadAt { revision } = request { Some(revision) } else { None };
+        let is_swap = matches!(request, StoreRequest::Swap { .. });
+        let past = if let StoreRequest::ReadAt { revision } = request { Some(revision) } else { None };
         self.flight = Some(Flight { sent: now, asked, reached, batch, is_swap, past });
         Step::Send(request)
     }

@@ -44,9 +44,9 @@
 //!
 //! use rand_core::SeedableRng;
 //! use rand_xoshiro::Xoshiro256PlusPlus;
-//! use rangekeeper::allocator::{Request as Wanted, Strategy};
+//! use rangekeeper::allocator::{Request, Strategy};
 //! use rangekeeper::commit::{
-//!     Answer, Committer, Config, Event, KeyState, Header, KeyValue, Operation, Outcome, Replace, Request, Step,
+//!     Answer, Committer, Config, Event, KeyState, Header, KeyValue, Operation, Outcome, Replace, StoreRequest, Step,
 //! };
 //! use rangekeeper::ports::PortRange;
 //!
@@ -60,12 +60,12 @@
 //!
 //! impl Store {
 //!     /// A transaction: if the guard holds, puts the value, else reads the key.
-//!     fn perform(&mut self, request: Request) -> (Header, Answer<'_>) {
+//!     fn perform(&mut self, request: StoreRequest) -> (Header, Answer<'_>) {
 //!         let held = match request {
-//!             Request::Read => false,
-//!             Request::Confirm { guard } => guard == self.state,
-//!             Request::ReadAt { .. } => unreachable!("only an edit asks for the past, if others write the key, too"),
-//!             Request::Swap { guard, value, .. } => guard == self.state && self.put(value),
+//!             StoreRequest::Read => false,
+//!             StoreRequest::Confirm { guard } => guard == self.state,
+//!             StoreRequest::ReadAt { .. } => unreachable!("only an edit asks for it, beside other writers"),
+//!             StoreRequest::Swap { guard, value, .. } => guard == self.state && self.put(value),
 //!         };
 //!         let current = KeyValue { state: self.state, value: &self.value };
 //!         let answer =
@@ -106,7 +106,7 @@
 //! };
 //!
 //! assert_eq!(run(Operation::Create), Outcome::Created { created: true });
-//! let allocated = run(Operation::Allocate(vec![Wanted::Named(30_080), Wanted::Any]));
+//! let allocated = run(Operation::Allocate(vec![Request::Named(30_080), Request::Any]));
 //! let Outcome::Allocated { values, revision, store, .. } = allocated else { panic!("{allocated:?}") };
 //! assert_eq!((values.len(), values[0]), (2, 30_080));
 //!
@@ -156,5 +156,5 @@ pub use operation::{
     Deferral, Diff, Failure, Finished, Known, Operation, Outcome, Repaired, ServiceList, Ticket, View,
 };
 pub use repair_pass::{Found, Listing, PassError, RepairPass};
-pub use request::{Answer, Change, Event, Header, KeyState, KeyValue, Request, Step, Witness};
+pub use request::{Answer, Change, Event, Header, KeyState, KeyValue, Step, StoreRequest, Witness};
 pub use tokens::{TokenRequest, Tokens};

@@ -107,8 +107,8 @@ pub enum ServiceList {
     /// Read from the range's store itself, at this revision. If that is before the pass's read, the repair fails; if it
     /// is not that of the pass's last [fence](super::RepairPass::fenced), or there is none, nothing is cleared.
     At(u64),
-    /// As [`At`](Self::At), and clears depend on it ([`Request::Swap`](super::Request::Swap)): nothing is cleared once
-    /// a Service has been written after the list. Where Services never rest, leaks stay.
+    /// As [`At`](Self::At), and clears depend on it ([`StoreRequest::Swap`](super::StoreRequest::Swap)): nothing is
+    /// cleared once a Service has been written after the list. Where Services never rest, leaks stay.
     Guarding(u64),
 }
 

@@ -214,10 +214,10 @@ impl RepairPass {
     /// Records that the fence was written, with a look, and the store's revision after that.
     ///
     /// Beside the range is another key in its store, the witness, whose value does not matter. A
-    /// [`Swap`](super::Request::Swap) that sets values puts it in its transaction ([`Witness`](super::Witness)), and
-    /// the fence is its deletion. So it was created by the first allocation after the last fence, and written by the
-    /// last one. The writer of a Service with new values makes it a condition of that transaction that the witness was
-    /// created at their revision or before, and written at that or later: no fence came between, nor was the store
+    /// [`Swap`](super::StoreRequest::Swap) that sets values puts it in its transaction ([`Witness`](super::Witness)),
+    /// and the fence is its deletion. So it was created by the first allocation after the last fence, and written by
+    /// the last one. The writer of a Service with new values makes it a condition of that transaction that the witness
+    /// was created at their revision or before, and written at that or later: no fence came between, nor was the store
     /// restored to a state from before the allocation. So after the fence a Service with a leaked value is in the list,
     /// or is never written, however late its write reaches the store. A leak is cleaned only by a pass that has listed
     /// Services after its fence.

@@ -47,7 +47,7 @@ impl KeyState {
 /// A request to the store. There is one at a time; it ends by [`Event::Answered`], [`Event::Unknown`],
 /// [`Event::Refused`] or [`Event::Compacted`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum StoreRequest {
     /// A linearizable read of the key.
     Read,
     /// A read of the key as it was at this revision, which may be compacted.
@@ -173,7 +173,7 @@ pub enum Step<R: Range> {
     /// End the watch: report nothing of it any more.
     StopWatch,
     /// Perform this request.
-    Send(Request),
+    Send(StoreRequest),
     /// Wait until this time, or until something happens.
     Wait(Duration),
     /// Wait until something happens.

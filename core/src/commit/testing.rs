@@ -6,7 +6,7 @@ use std::time::Duration;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::allocator::{Request as Wanted, Strategy};
+use crate::allocator::{Request, Strategy};
 use crate::bitmap::Bitmap;
 use crate::ports::PortRange;
 use crate::range_allocation::{Form, RangeAllocation};
@@ -113,11 +113,11 @@ pub(super) fn pending(ticket: u64, operation: Operation<PortRange>) -> Pending<P
 }
 
 pub(super) fn take(offset: u32) -> Operation<PortRange> {
-    Operation::Allocate(vec![Wanted::Named(port(offset))])
+    Operation::Allocate(vec![Request::Named(port(offset))])
 }
 
 pub(super) fn next() -> Operation<PortRange> {
-    Operation::Allocate(vec![Wanted::Any])
+    Operation::Allocate(vec![Request::Any])
 }
 
 pub(super) fn release(offset: u32, as_of: u64) -> Operation<PortRange> {

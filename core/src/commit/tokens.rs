@@ -1,6 +1,6 @@
 //! A key in a store that knows no revisions, only tokens.
 
-use super::request::{Answer, Event, Header, KeyState, KeyValue, Request};
+use super::request::{Answer, Event, Header, KeyState, KeyValue, StoreRequest};
 
 /// What stands for the store and its leader, which a token does not tell apart.
 const STORE: u64 = 1;
@@ -22,14 +22,14 @@ const STORE: u64 = 1;
 /// The loop of a shell, without the rest that [the module](super#the-loop-of-a-shell) shows:
 ///
 /// ```
-/// use rangekeeper::commit::{Event, Request, TokenRequest, Tokens};
+/// use rangekeeper::commit::{Event, StoreRequest, TokenRequest, Tokens};
 ///
 /// /// A row of a database: a value and its version.
 /// #[derive(Default)]
 /// struct Row(Option<(u64, Vec<u8>)>);
 ///
 /// /// Carries out a request, and returns what to report to the committer.
-/// fn perform<'a>(row: &'a mut Row, tokens: &mut Tokens<u64>, request: &'a Request) -> Event<'a> {
+/// fn perform<'a>(row: &'a mut Row, tokens: &mut Tokens<u64>, request: &'a StoreRequest) -> Event<'a> {
 ///     match tokens.begin(request) {
 ///         TokenRequest::Put { value, token } if row.0.as_ref().map(|(version, _)| *version) == token => {
 ///             let version = token.unwrap_or(0) + 1;
@@ -46,7 +46,7 @@ const STORE: u64 = 1;
 /// }
 ///
 /// let (mut row, mut tokens) = (Row::default(), Tokens::new());
-/// assert!(matches!(perform(&mut row, &mut tokens, &Request::Read), Event::Answered { .. }));
+/// assert!(matches!(perform(&mut row, &mut tokens, &StoreRequest::Read), Event::Answered { .. }));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tokens<T> {
@@ -88,17 +88,17 @@ impl<T: Clone + PartialEq> Tokens<T> {
 
     /// What to ask of the store for a committer's request. A watch, which the committer may ask for by
     /// [`Step::Watch`](super::Step::Watch), [fails](Event::WatchFailed).
-    pub fn begin<'a>(&self, request: &'a Request) -> TokenRequest<'a, T> {
+    pub fn begin<'a>(&self, request: &'a StoreRequest) -> TokenRequest<'a, T> {
         match request {
-            Request::Read | Request::Confirm { .. } => TokenRequest::Get,
-            Request::ReadAt { .. } => TokenRequest::None(Event::Compacted),
-            Request::Swap { services_unchanged_since: Some(_), .. } | Request::Swap { look: Some(_), .. } => {
+            StoreRequest::Read | StoreRequest::Confirm { .. } => TokenRequest::Get,
+            StoreRequest::ReadAt { .. } => TokenRequest::None(Event::Compacted),
+            StoreRequest::Swap { services_unchanged_since: Some(_), .. } | StoreRequest::Swap { look: Some(_), .. } => {
                 TokenRequest::None(Event::Refused("the store has no conditions on other keys"))
             }
-            Request::Swap { guard, value, .. } if *guard == self.state => {
+            StoreRequest::Swap { guard, value, .. } if *guard == self.state => {
                 TokenRequest::Put { value, token: self.token.clone() }
             }
-            Request::Swap { .. } => TokenRequest::Get,
+            StoreRequest::Swap { .. } => TokenRequest::Get,
         }
     }
 
@@ -111,7 +111,7 @@ impl<T: Clone + PartialEq> Tokens<T> {
     }
 
     /// This value was found, with its token; `None` if there was none.
-    pub fn got<'a>(&mut self, request: &Request, found: Option<(T, &'a [u8])>) -> Event<'a> {
+    pub fn got<'a>(&mut self, request: &StoreRequest, found: Option<(T, &'a [u8])>) -> Event<'a> {
         let (token, value) = found.unzip();
         if token != self.token {
             // At least one more than is seen: what happened in between is unknown.
@@ -124,7 +124,7 @@ impl<T: Clone + PartialEq> Tokens<T> {
             self.token = token;
         }
         match request {
-            Request::Confirm { guard } if *guard == self.state => self.answered(Answer::Held),
+            StoreRequest::Confirm { guard } if *guard == self.state => self.answered(Answer::Held),
             _ => self.answered(Answer::Current(value.map(|value| KeyValue { state: self.state, value }))),
         }
     }
@@ -139,8 +139,8 @@ mod tests {
     use super::super::request::Witness;
     use super::*;
 
-    fn swap(guard: KeyState) -> Request {
-        Request::Swap { guard, value: vec![1], witness: Witness::Keep, services_unchanged_since: None, look: None }
+    fn swap(guard: KeyState) -> StoreRequest {
+        StoreRequest::Swap { guard, value: vec![1], witness: Witness::Keep, services_unchanged_since: None, look: None }
     }
 
     /// The state that an answer has; `None` if the guard held.
@@ -159,11 +159,11 @@ mod tests {
         let mut tokens = Tokens::new();
         assert_eq!(tokens.begin(&swap(KeyState::default())), TokenRequest::Put { value: &[1], token: None });
         assert_eq!(state(tokens.stored("a")), None);
-        let Some(own) = state(tokens.got(&Request::Read, Some(("a", &[1])))) else { panic!("{tokens:?}") };
+        let Some(own) = state(tokens.got(&StoreRequest::Read, Some(("a", &[1])))) else { panic!("{tokens:?}") };
         assert_eq!(own, KeyState::default().written(own.mod_revision));
         assert_eq!(tokens.begin(&swap(own)), TokenRequest::Put { value: &[1], token: Some("a") });
-        assert_eq!(state(tokens.got(&Request::Confirm { guard: own }, Some(("a", &[1])))), None);
-        let Some(other) = state(tokens.got(&Request::Confirm { guard: own }, Some(("b", &[1])))) else { panic!() };
+        assert_eq!(state(tokens.got(&StoreRequest::Confirm { guard: own }, Some(("a", &[1])))), None);
+        let Some(other) = state(tokens.got(&StoreRequest::Confirm { guard: own }, Some(("b", &[1])))) else { panic!() };
         assert!(other.is_same_key(own) && other.version > own.version + 1 && other.mod_revision > own.mod_revision + 1);
         assert_eq!(tokens.begin(&swap(own)), TokenRequest::Get, "the guard does not hold");
     }
@@ -171,10 +171,10 @@ mod tests {
     #[test]
     fn a_value_that_is_there_again_is_of_another_key() {
         let mut tokens = Tokens::new();
-        let Some(before) = state(tokens.got(&Request::Read, Some(("a", &[1])))) else { panic!("{tokens:?}") };
-        assert_eq!(state(tokens.got(&Request::Read, None)), Some(KeyState::default()));
+        let Some(before) = state(tokens.got(&StoreRequest::Read, Some(("a", &[1])))) else { panic!("{tokens:?}") };
+        assert_eq!(state(tokens.got(&StoreRequest::Read, None)), Some(KeyState::default()));
         assert_eq!(tokens.begin(&swap(KeyState::default())), TokenRequest::Put { value: &[1], token: None });
-        let Some(again) = state(tokens.got(&Request::Read, Some(("a", &[1])))) else { panic!("{tokens:?}") };
+        let Some(again) = state(tokens.got(&StoreRequest::Read, Some(("a", &[1])))) else { panic!("{tokens:?}") };
         assert!(
             !again.is_same_key(before) && again.mod_revision > before.mod_revision && again.version == 1,
             "{again:?}"
@@ -184,11 +184,16 @@ mod tests {
     #[test]
     fn what_the_store_cannot_do_is_refused() {
         let mut tokens = Tokens::new();
-        let Some(state) = state(tokens.got(&Request::Read, Some(("a", &[1])))) else { panic!("{tokens:?}") };
-        assert_eq!(tokens.begin(&Request::ReadAt { revision: 1 }), TokenRequest::None(Event::Compacted));
+        let Some(state) = state(tokens.got(&StoreRequest::Read, Some(("a", &[1])))) else { panic!("{tokens:?}") };
+        assert_eq!(tokens.begin(&StoreRequest::ReadAt { revision: 1 }), TokenRequest::None(Event::Compacted));
         for (services_unchanged_since, look) in [(Some(7), None), (None, std::num::NonZeroU64::new(7))] {
-            let swap =
-                Request::Swap { guard: state, value: vec![], witness: Witness::Put, services_unchanged_since, look };
+            let swap = StoreRequest::Swap {
+                guard: state,
+                value: vec![],
+                witness: Witness::Put,
+                services_unchanged_since,
+                look,
+            };
             assert!(matches!(tokens.begin(&swap), TokenRequest::None(Event::Refused(_))), "{swap:?}");
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rangekeeper::allocator::Strategy;
-use rangekeeper::commit::{Config, Failure, Known, Operation, Outcome, Replace, Request};
+use rangekeeper::commit::{Config, Failure, Known, Operation, Outcome, Replace, StoreRequest};
 use rangekeeper::range_allocation::RangeAllocation;
 
 use crate::store::{NEVER, NOW, Ports, Store, committer, next, release, send, this};
@@ -130,7 +130,7 @@ fn at_most_4096_operations_share_a_swap() {
         let mut ended = Vec::new();
         while ended.iter().sum::<usize>() < 5000 {
             let swap = send(&mut ours, NOW);
-            assert!(matches!(swap, Request::Swap { .. }), "{swap:?}");
+            assert!(matches!(swap, StoreRequest::Swap { .. }), "{swap:?}");
             store.perform(swap, NOW, &mut ours);
             ended.push(ours.take_finished().len());
         }

@@ -2,7 +2,7 @@
 
 use rangekeeper::allocator::{AllocateError, BatchError, Full};
 use rangekeeper::bitmap::Bitmap;
-use rangekeeper::commit::{Edit, EditKind, Edited, Failure, Fate, Operation, Outcome, Request};
+use rangekeeper::commit::{Edit, EditKind, Edited, Failure, Fate, Operation, Outcome, StoreRequest};
 use rangekeeper::ports::PortRange;
 
 use crate::store::{
@@ -238,7 +238,7 @@ fn a_watch_begins_again_at_the_past() {
     let wanted = Edit { clear: vec![30_003], since, ..edit(&store, EditKind::Undo, &[]) };
     ours.submit(Operation::Edit(Box::new(wanted)), NEVER);
     let request = send(&mut ours, NOW);
-    assert_eq!((request.clone(), ours.watch_from()), (Request::ReadAt { revision: since }, None));
+    assert_eq!((request.clone(), ours.watch_from()), (StoreRequest::ReadAt { revision: since }, None));
     store.perform(request, NOW, &mut ours);
     assert_eq!(ours.watch_from(), Some(since + 1));
     let ended = store.run(&mut ours, NOW);
@@ -256,7 +256,7 @@ fn an_edit_without_an_answer_is_unknown() {
         let ticket = ours.submit(Operation::Edit(Box::new(wanted)), NEVER);
         for _ in 0..2 {
             let request = send(&mut ours, NOW);
-            if matches!(request, Request::Swap { .. }) {
+            if matches!(request, StoreRequest::Swap { .. }) {
                 if is_written {
                     store.answer(request);
                 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use rangekeeper::allocator::Request as Wanted;
-use rangekeeper::commit::{Deferral, Diff, Failure, Operation, Outcome, Repaired, Request};
+use rangekeeper::allocator::Request;
+use rangekeeper::commit::{Deferral, Diff, Failure, Operation, Outcome, Repaired, StoreRequest};
 
 use crate::store::{
     NEVER, NOW, Ports, Store, allocated, committer, diff, is_set, outcome, release, send, service_written, this,
@@ -40,7 +40,7 @@ fn a_release_with_a_later_anchor_than_the_last_answer_needs_no_read() {
     let as_of = service_written(&mut store);
     let ticket = ours.submit(Operation::Release { value: 30_003, as_of, oldest, store: 0 }, NEVER);
     let request = send(&mut ours, now);
-    assert!(matches!(request, Request::Swap { .. }), "{request:?}");
+    assert!(matches!(request, StoreRequest::Swap { .. }), "{request:?}");
     store.perform(request, now, &mut ours);
     assert_eq!(outcome(&mut ours, ticket), Outcome::Released { freed: true });
     // Right after a reconnection it may be about a Service of another store: a read comes first.
@@ -49,7 +49,7 @@ fn a_release_with_a_later_anchor_than_the_last_answer_needs_no_read() {
     store.run(&mut ours, now);
     let as_of = service_written(&mut store);
     ours.submit(Operation::Release { value: 30_004, as_of, oldest, store: 0 }, NEVER);
-    assert_eq!(send(&mut ours, now), Request::Read);
+    assert_eq!(send(&mut ours, now), StoreRequest::Read);
 }
 
 /// Another server of the cluster let two Services have a value: X, and Y that got it later. X's deletion keeps Y's
@@ -87,7 +87,7 @@ fn an_anchor_older_than_what_is_remembered_frees_nothing() {
         assert_eq!(store.one(&mut ours, release(30_003, as_of)), Outcome::Released { freed: false });
         let mut changes = 0;
         while changes <= 30_000 {
-            let taken = store.one(&mut ours, Operation::Allocate(vec![Wanted::Any; together]));
+            let taken = store.one(&mut ours, Operation::Allocate(vec![Request::Any; together]));
             let Outcome::Allocated { values, revision, .. } = taken else { panic!("{taken:?}") };
             changes += 2 * values.len();
             for value in values {

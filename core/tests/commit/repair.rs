@@ -3,12 +3,12 @@
 use std::num::NonZeroU8;
 use std::time::Duration;
 
-use rangekeeper::allocator::{Request as Wanted, Strategy};
+use rangekeeper::allocator::{Request, Strategy};
 use rangekeeper::audit::{Audit, BitmapRevisions, Stored};
 use rangekeeper::cidr::CidrRange;
 use rangekeeper::commit::{
-    Config, Diff, Event, Failure, LeakTracker, Operation, Outcome, RepairPass, Repaired, Replace, Request, ServiceList,
-    Step, View,
+    Config, Diff, Event, Failure, LeakTracker, Operation, Outcome, RepairPass, Repaired, Replace, ServiceList, Step,
+    StoreRequest, View,
 };
 use rangekeeper::ipaddress::{ALLOCATOR, IpAddressObject};
 use rangekeeper::range_allocation::{Form, RangeAllocation};
@@ -168,12 +168,14 @@ fn a_leak_stays_if_a_service_was_written_after_the_list() {
     // A read after a long silence.
     let read = send(&mut ours, now);
     store.perform(read, now, &mut ours);
-    let Request::Swap { services_unchanged_since, .. } = send(&mut ours, now) else { panic!("a compare-and-swap") };
+    let StoreRequest::Swap { services_unchanged_since, .. } = send(&mut ours, now) else {
+        panic!("a compare-and-swap")
+    };
     assert_eq!(services_unchanged_since, Some(store.revision - 1));
     ours.handle(Event::Answered { header: store.header(), answer: store.current() }, now);
     // All else goes on at once.
     let Step::Send(request) = ours.poll(now) else { panic!("a compare-and-swap without a wait") };
-    assert!(matches!(request, Request::Swap { services_unchanged_since: None, .. }));
+    assert!(matches!(request, StoreRequest::Swap { services_unchanged_since: None, .. }));
     store.perform(request, now, &mut ours);
     let ended: Vec<_> = ours.take_finished().into_iter().map(|one| (one.ticket, one.outcome)).collect();
     assert_eq!(ended[0], (repair, Outcome::Repaired(Repaired { set: vec![], cleared: vec![], changed: 1 })));
@@ -243,7 +245,7 @@ fn a_round_that_clears_no_leak_does_not_depend_on_services() {
     store.revision += 1;
     store.services_written = store.revision;
     ours.submit(Operation::Repair(Box::new(diff)), NEVER);
-    assert!(matches!(send(&mut ours, NOW), Request::Swap { services_unchanged_since: None, .. }));
+    assert!(matches!(send(&mut ours, NOW), StoreRequest::Swap { services_unchanged_since: None, .. }));
 }
 
 /// The value is released, and somebody else gets it.
@@ -403,7 +405,7 @@ impl DualWrite {
 
     /// Sets the bit of an address.
     fn record(&mut self, address: &str) {
-        let wanted = Wanted::Named(address.parse().expect("an address"));
+        let wanted = Request::Named(address.parse().expect("an address"));
         let outcome = self.store.one(&mut self.others, Operation::Allocate(vec![wanted]));
         assert!(matches!(outcome, Outcome::Allocated { .. }), "{outcome:?}");
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rangekeeper::commit::{Deferral, Failure, Operation, Outcome, Repaired, Request};
+use rangekeeper::commit::{Deferral, Failure, Operation, Outcome, Repaired, StoreRequest};
 
 use crate::store::{
     NEVER, NOW, Store, allocated, committer, diff, is_set, outcome, release, send, service_written, this,
@@ -127,7 +127,7 @@ fn a_repair_of_another_store_changes_nothing() {
         }
         let ticket = ours.submit(Operation::Repair(Box::new(diff)), NEVER);
         let request = send(&mut ours, NOW);
-        assert_eq!(request == Request::Read, queued);
+        assert_eq!(request == StoreRequest::Read, queued);
         restored.perform(request, NOW, &mut ours);
         let nothing = Repaired { set: vec![], cleared: vec![], changed: 2 };
         assert_eq!(restored.run(&mut ours, NOW), [(ticket, Outcome::Repaired(nothing))], "queued: {queued}");
@@ -145,12 +145,12 @@ fn an_anchor_that_comes_while_a_request_is_under_way_is_compared_with_a_later_an
     ours.reconnected();
     ours.submit(Operation::Read, NEVER);
     let read = send(&mut ours, NOW);
-    assert_eq!(read, Request::Read);
+    assert_eq!(read, StoreRequest::Read);
     // The Service of another store, which was further.
     let ticket = ours.submit(release(30_003, store.revision + 5), NEVER);
     store.perform(read, NOW, &mut ours);
     let read = send(&mut ours, NOW);
-    assert_eq!(read, Request::Read);
+    assert_eq!(read, StoreRequest::Read);
     store.perform(read, NOW, &mut ours);
     let ended = store.run(&mut ours, NOW);
     assert!(ended.contains(&(ticket, Outcome::Deferred(Deferral::HistoryMissing))), "{ended:?}");
@@ -205,8 +205,8 @@ fn an_anchor_that_came_right_after_a_restore_is_compared_with_the_store_also_lat
     let later = NOW + Duration::from_secs(60);
     store.perform(confirm, later, &mut ours);
     assert_eq!(ours.take_finished().len(), 1);
-    assert_eq!(send(&mut ours, later), Request::Read);
-    store.perform(Request::Read, later, &mut ours);
+    assert_eq!(send(&mut ours, later), StoreRequest::Read);
+    store.perform(StoreRequest::Read, later, &mut ours);
     assert_eq!(outcome(&mut ours, ticket), Outcome::Deferred(Deferral::HistoryMissing));
 }
 

@@ -10,12 +10,12 @@ use std::time::Duration;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use rangekeeper::Range;
-use rangekeeper::allocator::{AllocateError, BatchError, Request as Wanted, Strategy};
+use rangekeeper::allocator::{AllocateError, BatchError, Request, Strategy};
 use rangekeeper::audit::Audit;
 use rangekeeper::bitmap::Bitmap;
 use rangekeeper::commit::{
     Answer, Change, Committer, Config, Deferral, Edit, EditKind, Edited, Event, Failure, Fate, Found, Header, KeyState,
-    KeyValue, LeakTracker, Operation, Outcome, RepairPass, Repaired, Replace, Request, ServiceList, Step, Ticket,
+    KeyValue, LeakTracker, Operation, Outcome, RepairPass, Repaired, Replace, ServiceList, Step, StoreRequest, Ticket,
 };
 use rangekeeper::ports::PortRange;
 use rangekeeper::range_allocation::{Form, RangeAllocation};
@@ -176,7 +176,7 @@ impl Story {
                 Operation::Release { value: port(value), as_of, oldest, store }
             }
             ["allocate", ref values @ ..] => {
-                let wanted = |word: &&str| if *word == "any" { Wanted::Any } else { Wanted::Named(port(word)) };
+                let wanted = |word: &&str| if *word == "any" { Request::Any } else { Request::Named(port(word)) };
                 Operation::Allocate(values.iter().map(wanted).collect())
             }
             ["edit", kind, listed, since, ref rest @ ..] => {
@@ -282,10 +282,10 @@ impl Story {
             }
             Step::Watch { from } => format!("watch {from}"),
             Step::StopWatch => "stop-watch".to_owned(),
-            Step::Send(Request::Read) => "read".to_owned(),
-            Step::Send(Request::ReadAt { revision }) => format!("read-at {revision}"),
-            Step::Send(Request::Confirm { guard: state }) => format!("confirm {}", guard(state)),
-            Step::Send(Request::Swap { guard: state, value, services_unchanged_since, look, .. }) => {
+            Step::Send(StoreRequest::Read) => "read".to_owned(),
+            Step::Send(StoreRequest::ReadAt { revision }) => format!("read-at {revision}"),
+            Step::Send(StoreRequest::Confirm { guard: state }) => format!("confirm {}", guard(state)),
+            Step::Send(StoreRequest::Swap { guard: state, value, services_unchanged_since, look, .. }) => {
                 let mut used = Bitmap::new(self.range.size());
                 used.restore(&RangeAllocation::decode(&value).expect("its own value").data).expect("of the range");
                 let list = services_unchanged_since.map_or(String::new(), |revision| format!(" list {revision}"));

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
-use rangekeeper::allocator::{Request as Wanted, Strategy};
+use rangekeeper::allocator::{Request, Strategy};
 use rangekeeper::bitmap::Bitmap;
 use rangekeeper::commit::{
     Answer, Change, Committer, Config, Diff, Event, Finished, Header, KeyState, KeyValue, Operation, Outcome, Replace,
-    Request, ServiceList, Step, Ticket, Witness,
+    ServiceList, Step, StoreRequest, Ticket, Witness,
 };
 use rangekeeper::ports::PortRange;
 use rangekeeper::range::Range;
@@ -23,7 +23,7 @@ pub(crate) struct Shell<R: Range> {
     finished: Vec<Finished<R>>,
     watch: Option<u64>,
     /// A request that it has asked for already.
-    asked: Option<Request>,
+    asked: Option<StoreRequest>,
     now: Duration,
 }
 
@@ -157,13 +157,13 @@ impl Store {
     }
 
     /// Performs a request.
-    pub(crate) fn answer(&mut self, request: Request) -> (Header, Answer<'_>) {
+    pub(crate) fn answer(&mut self, request: StoreRequest) -> (Header, Answer<'_>) {
         let state = self.key.as_ref().map_or(KeyState::default(), |(state, _)| *state);
         let held = match request {
-            Request::Read => false,
-            Request::ReadAt { revision } => return (self.header(), self.past(revision)),
-            Request::Confirm { guard } => guard == state,
-            Request::Swap { guard, value, services_unchanged_since, witness, look } => {
+            StoreRequest::Read => false,
+            StoreRequest::ReadAt { revision } => return (self.header(), self.past(revision)),
+            StoreRequest::Confirm { guard } => guard == state,
+            StoreRequest::Swap { guard, value, services_unchanged_since, witness, look } => {
                 let unchanged = services_unchanged_since.is_none_or(|revision| self.services_written <= revision);
                 let held = guard == state && unchanged && !(look.is_some() && self.lacks_look);
                 if held {
@@ -186,8 +186,8 @@ impl Store {
     }
 
     /// Performs a request and reports the answer to the committer.
-    pub(crate) fn perform<R: Range>(&mut self, request: Request, now: Duration, committer: &mut Shell<R>) {
-        if matches!(request, Request::ReadAt { revision } if revision < self.compacted) {
+    pub(crate) fn perform<R: Range>(&mut self, request: StoreRequest, now: Duration, committer: &mut Shell<R>) {
+        if matches!(request, StoreRequest::ReadAt { revision } if revision < self.compacted) {
             return committer.handle(Event::Compacted, now);
         }
         let (header, answer) = self.answer(request);
@@ -228,11 +228,11 @@ pub(crate) fn committer(range: &str, seed: u64) -> Ports {
 }
 
 pub(crate) fn this(port: u16) -> Operation<PortRange> {
-    Operation::Allocate(vec![Wanted::Named(port)])
+    Operation::Allocate(vec![Request::Named(port)])
 }
 
 pub(crate) fn next() -> Operation<PortRange> {
-    Operation::Allocate(vec![Wanted::Any])
+    Operation::Allocate(vec![Request::Any])
 }
 
 pub(crate) fn release(value: u16, as_of: u64) -> Operation<PortRange> {
@@ -255,7 +255,7 @@ pub(crate) fn allocated(outcome: Outcome<PortRange>) -> u64 {
 }
 
 /// Lets the committer send its next request.
-pub(crate) fn send(committer: &mut Ports, now: Duration) -> Request {
+pub(crate) fn send(committer: &mut Ports, now: Duration) -> StoreRequest {
     let mut now = now;
     loop {
         match committer.poll(now) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rangekeeper::commit::{Operation, Outcome, Request, Step};
+use rangekeeper::commit::{Operation, Outcome, Step, StoreRequest};
 
 use crate::store::{NEVER, NOW, Ports, Store, committer, next, send, this};
 
@@ -13,7 +13,7 @@ fn a_named_value_that_an_unknown_swap_took_is_not_reported_as_taken_by_others() 
         store.one(&mut ours, Operation::Create);
         ours.keep_history(true);
         let ticket = ours.submit(this(30_003), NEVER);
-        let Request::Swap { value, .. } = send(&mut ours, NOW) else { panic!("a compare-and-swap") };
+        let StoreRequest::Swap { value, .. } = send(&mut ours, NOW) else { panic!("a compare-and-swap") };
         ours.unknown(NOW);
         if told_by_watch {
             // The read finds the key unchanged; only then does the compare-and-swap take effect, and the watch reports
@@ -58,7 +58,7 @@ fn wait_after_failure(store: &mut Store, ours: &mut Ports, now: Duration) -> Dur
     ours.submit(this(30_003), now + Duration::from_secs(1));
     loop {
         match ours.poll(now) {
-            Step::Send(Request::Read) => store.perform(Request::Read, now, ours),
+            Step::Send(StoreRequest::Read) => store.perform(StoreRequest::Read, now, ours),
             Step::Send(_) => ours.unknown(now),
             Step::Wait(until) => return until - now,
             step => panic!("{step:?}"),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rangekeeper::commit::{Deferral, Event, Operation, Outcome, Request, Step};
+use rangekeeper::commit::{Deferral, Event, Operation, Outcome, Step, StoreRequest};
 
 use crate::store::{NEVER, NOW, Store, allocated, committer, is_set, release, send, service_written, this};
 
@@ -66,7 +66,7 @@ fn a_request_that_takes_long_does_not_cost_the_history() {
     let ticket = ours.submit(release(30_003, revision), NEVER);
     let waits = NOW + Duration::from_millis(1);
     assert!(matches!(ours.poll(waits), Step::Wait(_)), "for the watch");
-    assert_eq!(send(&mut ours, NOW + Duration::from_millis(5050)), Request::Read);
+    assert_eq!(send(&mut ours, NOW + Duration::from_millis(5050)), StoreRequest::Read);
     allocated(store.one(&mut others, this(30_007)));
     store.watch(from, &mut ours);
     let later = NOW + Duration::from_secs(30);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rangekeeper::commit::{
-    self, Answer, Event, Finished, Header, KeyState, KeyValue, Operation, Outcome, Request, Step, Ticket, Witness,
+    self, Answer, Event, Finished, Header, KeyState, KeyValue, Operation, Outcome, Step, StoreRequest, Ticket, Witness,
 };
 use rangekeeper::{Committer, Range};
 use tokio::sync::{mpsc, oneshot};
@@ -135,7 +135,7 @@ where
                     continue;
                 }
                 Step::Send(request) => {
-                    self.stats.swaps += u64::from(matches!(request, Request::Swap { .. }));
+                    self.stats.swaps += u64::from(matches!(request, StoreRequest::Swap { .. }));
                     self.flight = Some(Box::pin(perform(Arc::clone(&self.kv), self.key.clone(), request)));
                     continue;
                 }
@@ -239,14 +239,14 @@ where
 }
 
 /// Performs a request of the committer as a transaction or a read.
-async fn perform(kv: Arc<dyn Kv>, key: String, request: Request) -> Result<Reply, Trouble> {
+async fn perform(kv: Arc<dyn Kv>, key: String, request: StoreRequest) -> Result<Reply, Trouble> {
     let (mut when, mut then) = (Vec::new(), Vec::new());
     match request {
-        Request::Read => {
+        StoreRequest::Read => {
             let (header, found) = kv.list(key, None).await?;
             return Ok(Reply { header, found: Found::Read(found.into_iter().next()) });
         }
-        Request::Swap { guard: state, value, witness, services_unchanged_since: _, look } => {
+        StoreRequest::Swap { guard: state, value, witness, services_unchanged_since: _, look } => {
             when.extend(guard(&key, state));
             when.extend(look.map(|look| Condition::new(kv::look(&key, look), Field::Version, Op::Greater, 0)));
             then.push(Write::Put(key.clone(), value));
@@ -256,9 +256,9 @@ async fn perform(kv: Arc<dyn Kv>, key: String, request: Request) -> Result<Reply
                 Witness::Delete => then.push(Write::Delete(kv::witness(&key))),
             }
         }
-        Request::Confirm { guard: state } => when.extend(guard(&key, state)),
+        StoreRequest::Confirm { guard: state } => when.extend(guard(&key, state)),
         // An edit by hand needs it; there are none here.
-        Request::ReadAt { .. } => unreachable!("nothing is edited by hand"),
+        StoreRequest::ReadAt { .. } => unreachable!("nothing is edited by hand"),
     }
     let answer = kv.txn(Txn { when, then, or_read: Some(key) }).await?;
     let found = if answer.held { Found::Expected } else { Found::Other(answer.found) };

@@ -4,7 +4,7 @@
 use std::num::NonZeroU64;
 use std::rc::Rc;
 
-use rangekeeper::commit::{Header, KeyState, Request, Ticket, Witness};
+use rangekeeper::commit::{Header, KeyState, StoreRequest, Ticket, Witness};
 
 use crate::faults::ShellFault;
 use crate::services::{Services, State};
@@ -217,12 +217,12 @@ impl Store {
     }
 
     /// Performs a request of one of our servers.
-    pub fn perform(&mut self, request: Request, writer: Writer) -> Reply {
+    pub fn perform(&mut self, request: StoreRequest, writer: Writer) -> Reply {
         let held = match request {
-            Request::Read => false,
-            Request::ReadAt { revision } => return self.past(revision),
-            Request::Confirm { guard } => guard == self.state(),
-            Request::Swap { guard, value, witness, services_unchanged_since, look } => {
+            StoreRequest::Read => false,
+            StoreRequest::ReadAt { revision } => return self.past(revision),
+            StoreRequest::Confirm { guard } => guard == self.state(),
+            StoreRequest::Swap { guard, value, witness, services_unchanged_since, look } => {
                 let unchanged = services_unchanged_since.is_none_or(|revision| self.services.written <= revision);
                 let held = guard == self.state() && unchanged && look.is_none_or(|look| self.looks.contains(&look));
                 if held {

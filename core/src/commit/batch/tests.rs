@@ -38,10 +38,10 @@ fn a_batch_is_written_only_if_it_changes_something() {
     let base = base(state(3), &stored([5]));
     let mut memory = Memory::new();
     let batch = plan(&base, &mut memory, [take(5), release(6, 10), Operation::Read]);
-    assert_eq!(batch.request(&mut memory), Request::Confirm { guard: state(3) });
+    assert_eq!(batch.request(&mut memory), StoreRequest::Confirm { guard: state(3) });
     let batch = plan(&base, &mut memory, [take(5), take(6)]);
     let (value, guard) = (stored([5, 6]), state(3));
-    let swap = Request::Swap { guard, value, witness: Witness::Put, services_unchanged_since: None, look: None };
+    let swap = StoreRequest::Swap { guard, value, witness: Witness::Put, services_unchanged_since: None, look: None };
     assert_eq!(batch.request(&mut memory), swap);
 }
 
@@ -66,7 +66,7 @@ fn an_object_that_cannot_be_read_fails_all_and_is_not_written() {
     for Entry { planned, .. } in &batch.entries {
         assert!(matches!(planned, Planned::End(Outcome::Failed(Failure::Unreadable { .. }))), "{planned:?}");
     }
-    assert_eq!(batch.request(&mut memory), Request::Confirm { guard: state(3) });
+    assert_eq!(batch.request(&mut memory), StoreRequest::Confirm { guard: state(3) });
 }
 
 #[test]

@@ -38,7 +38,7 @@ use std::num::NonZeroU8;
 use std::time::Duration;
 
 use rangekeeper::cidr::CidrRange;
-use rangekeeper::commit::{LeakTracker, RepairPass, Request as Asked};
+use rangekeeper::commit::{LeakTracker, RepairPass, StoreRequest};
 use rangekeeper::ports::PortRange;
 
 use crate::agenda::Agenda;
@@ -72,7 +72,7 @@ enum Event {
         kind: Kind,
         server: usize,
         id: u32,
-        request: Asked,
+        request: StoreRequest,
         /// How long the answer takes, if there will be one.
         then: Option<u64>,
     },
@@ -259,7 +259,7 @@ impl World {
         }
     }
 
-    fn send(&mut self, kind: Kind, server: usize, id: u32, request: Asked) {
+    fn send(&mut self, kind: Kind, server: usize, id: u32, request: StoreRequest) {
         let (there, back) = (self.latency(), self.latency());
         let trouble = !self.is_calm() && self.random.percent(self.trouble);
         // The request is lost, or its answer, or it comes late.
@@ -278,7 +278,7 @@ impl World {
     }
 
     /// The store carries a request out.
-    fn apply(&mut self, kind: Kind, server: usize, id: u32, request: Asked, then: Option<u64>) {
+    fn apply(&mut self, kind: Kind, server: usize, id: u32, request: StoreRequest, then: Option<u64>) {
         let revision = self.revision;
         let (before, reply) = on!(self, kind, side => {
             side.store.header.revision = revision;

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rangekeeper::allocator::{Request as Wanted, Strategy};
+use rangekeeper::allocator::{Request, Strategy};
 use rangekeeper::any::AnyRange;
 use rangekeeper::commit::{
-    self, Answer, Change, Committer, Config, Finished, KeyValue, Operation, Outcome, Replace, Request, Step, Ticket,
-    View,
+    self, Answer, Change, Committer, Config, Finished, KeyValue, Operation, Outcome, Replace, Step, StoreRequest,
+    Ticket, View,
 };
 use rangekeeper::range::Range;
 use rangekeeper::range_allocation::{Form, RangeAllocation};
@@ -46,7 +46,7 @@ pub(super) enum Ended {
 #[derive(Debug)]
 pub(super) enum Wish {
     Ended(Purpose, Ended),
-    Send(u32, Request),
+    Send(u32, StoreRequest),
     Wake(Duration),
     Watch,
 }
@@ -97,8 +97,8 @@ impl<R: Range + Into<AnyRange>> Side<R> {
     }
 
     pub(super) fn allocate(&mut self, server: usize, request: usize, wanted: &[Option<u32>]) {
-        let name = |offset: u32| Wanted::Named(self.range.value_at(offset).expect("of this range"));
-        let wanted = wanted.iter().map(|offset| offset.map_or(Wanted::Any, name)).collect();
+        let name = |offset: u32| Request::Named(self.range.value_at(offset).expect("of this range"));
+        let wanted = wanted.iter().map(|offset| offset.map_or(Request::Any, name)).collect();
         self.submit(server, Operation::Allocate(wanted), Purpose::Allocate(request));
     }
 

@@ -24,7 +24,7 @@ mod server;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use rangekeeper::allocator::{Request as Wanted, Strategy};
+use rangekeeper::allocator::{Request, Strategy};
 use rangekeeper::commit::{Config, Operation, Outcome, Replace};
 use rangekeeper::ports::PortRange;
 use rangekeeper::range_allocation::{Form, RangeAllocation};
@@ -235,9 +235,9 @@ impl World {
     fn create(&mut self) {
         let server = self.random.below(self.servers.len() as u64) as usize;
         let count = self.random.pick(&[1, 1, 1, 2, 3]);
-        let mut wanted: Vec<Wanted<u16>> = vec![Wanted::Any; count];
+        let mut wanted: Vec<Request<u16>> = vec![Request::Any; count];
         if self.random.percent(30) {
-            wanted[0] = Wanted::Named(LOW + self.random.below(self.size) as u16);
+            wanted[0] = Request::Named(LOW + self.random.below(self.size) as u16);
         }
         self.submit(server, Operation::Allocate(wanted), Purpose::Allocate);
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use rangekeeper::commit::{self, Finished, Outcome, Request, Step, TokenRequest};
+use rangekeeper::commit::{self, Finished, Outcome, Step, StoreRequest, TokenRequest};
 
 use super::row::{Asked, Got};
 use super::{Event, MS, PATIENCE, World, duration};
@@ -41,7 +41,7 @@ impl World {
         }
     }
 
-    fn begin(&mut self, server: usize, request: Request) {
+    fn begin(&mut self, server: usize, request: StoreRequest) {
         let asked = match self.servers[server].tokens.begin(&request) {
             TokenRequest::Get => Asked::Get,
             TokenRequest::Put { value, token } => Asked::Put(value.to_vec(), token),
@@ -53,7 +53,7 @@ impl World {
     }
 
     /// Sends a message of a request.
-    fn send(&mut self, server: usize, request: Request, asked: Asked) {
+    fn send(&mut self, server: usize, request: StoreRequest, asked: Asked) {
         self.sent += 1;
         let id = self.sent;
         self.servers[server].flight = Some((id, request));
@@ -101,9 +101,9 @@ impl World {
                 one.committer.handle(event, now);
             }
             Some(Got::Value(Some((token, _))))
-                if ShellFault::PutAgain.is_on() && matches!(request, Request::Swap { .. }) =>
+                if ShellFault::PutAgain.is_on() && matches!(request, StoreRequest::Swap { .. }) =>
             {
-                let Request::Swap { value, .. } = &request else { return };
+                let StoreRequest::Swap { value, .. } = &request else { return };
                 let again = Asked::Put(value.clone(), Some(*token));
                 return self.send(server, request, again);
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU8;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rangekeeper::commit::{Committer, Config, LeakTracker, RepairPass, Request, Ticket, Tokens};
+use rangekeeper::commit::{Committer, Config, LeakTracker, RepairPass, StoreRequest, Ticket, Tokens};
 use rangekeeper::ports::PortRange;
 
 use crate::layout::Mask;
@@ -35,7 +35,7 @@ pub(super) struct Server {
     pub(super) committer: Committer<PortRange, Xoshiro256PlusPlus>,
     pub(super) tokens: Tokens<Token>,
     /// The request under way, and the number of the message that is to be answered.
-    pub(super) flight: Option<(u32, Request)>,
+    pub(super) flight: Option<(u32, StoreRequest)>,
     /// With their deadlines.
     pub(super) open: BTreeMap<Ticket, (Purpose, u64)>,
     /// When it is polled next; `u64::MAX` for never.

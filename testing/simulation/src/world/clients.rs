@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use rangekeeper::allocator::Request as Wanted;
+use rangekeeper::allocator;
 use rangekeeper::commit::Operation;
 
 use crate::faults::ShellFault;
@@ -70,10 +70,10 @@ impl World {
     }
 
     /// The values that a client wants: how many, up to `most`, and which of them by name.
-    fn choose_values(&mut self, most: u64) -> (Vec<Wanted<u16>>, Mask) {
+    fn choose_values(&mut self, most: u64) -> (Vec<allocator::Request<u16>>, Mask) {
         let kind = self.random.below(90);
         if kind < 40 {
-            return (vec![Wanted::Any], 0);
+            return (vec![allocator::Request::Any], 0);
         }
         let count = if kind < 75 { 1 } else { self.random.between(2, most + 1) };
         let mut named = 0;
@@ -81,7 +81,7 @@ impl World {
         for _ in 0..count {
             // Often a name comes after a value that the server picks.
             if count > 1 && self.random.percent(50) {
-                wanted.push(Wanted::Any);
+                wanted.push(allocator::Request::Any);
                 continue;
             }
             // The lowest are asked for most.
@@ -89,14 +89,14 @@ impl World {
             let offset = self.random.below(limit) as u32;
             if named >> offset & 1 == 0 {
                 named |= 1 << offset;
-                wanted.push(Wanted::Named(self.value(offset)));
+                wanted.push(allocator::Request::Named(self.value(offset)));
             }
         }
         (wanted, named)
     }
 
     /// A server takes a client's request on, and allocates what it needs.
-    fn request(&mut self, server: usize, uid: u32, what: What, wanted: Vec<Wanted<u16>>, named: Mask) {
+    fn request(&mut self, server: usize, uid: u32, what: What, wanted: Vec<allocator::Request<u16>>, named: Mask) {
         let incarnation = self.servers[server].incarnation;
         let request = self.requests.len();
         self.requests.push(Request {
@@ -170,7 +170,7 @@ impl World {
         }
         if named & based.values != 0 {
             // It has them already.
-            (wanted, named) = (vec![Wanted::Any], 0);
+            (wanted, named) = (vec![allocator::Request::Any], 0);
         }
         let what = What::Update { based, drops };
         if ShellFault::ReleasedBeforeWrite.is_on() {

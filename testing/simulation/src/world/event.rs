@@ -1,6 +1,6 @@
 //! What can happen in a schedule.
 
-use rangekeeper::commit::{Request, Ticket};
+use rangekeeper::commit::{StoreRequest, Ticket};
 
 use crate::server::{Job, Release};
 use crate::store::{Look, Mask, Reply};
@@ -24,7 +24,7 @@ pub(super) struct Sent {
     pub(super) incarnation: u32,
     pub(super) id: u32,
     pub(super) epoch: u32,
-    pub(super) request: Request,
+    pub(super) request: StoreRequest,
     /// The only operation that may set something, if there is only one.
     pub(super) sole: Option<Ticket>,
     /// Whether no operation is open that may set something.

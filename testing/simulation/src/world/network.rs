@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use rangekeeper::commit::{self, Answer, Finished, KeyValue, Request, Step};
+use rangekeeper::commit::{self, Answer, Finished, KeyValue, Step, StoreRequest};
 
 use crate::faults::ShellFault;
 use crate::server::{Job, Open, Pass, Submitted};
@@ -57,8 +57,8 @@ impl World {
         self.servers[server].committer.handle(event, now);
     }
 
-    fn send(&mut self, server: usize, mut request: Request) {
-        if let Request::Swap { services_unchanged_since: Some(revision), .. } = &mut request
+    fn send(&mut self, server: usize, mut request: StoreRequest) {
+        if let StoreRequest::Swap { services_unchanged_since: Some(revision), .. } = &mut request
             && ShellFault::ServicesGuardedLate.is_on()
         {
             *revision = self.servers[server].reported.max(*revision);
@@ -67,12 +67,12 @@ impl World {
         let id = self.sent;
         let one = &mut self.servers[server];
         one.flight = Some(id);
-        one.is_swap = matches!(request, Request::Swap { .. });
+        one.is_swap = matches!(request, StoreRequest::Swap { .. });
         match &request {
-            Request::Read => note!(self, "server {server} reads ({id})"),
-            Request::ReadAt { revision } => note!(self, "server {server} reads what was at r{revision} ({id})"),
-            Request::Confirm { guard } => note!(self, "server {server} confirms r{} ({id})", guard.mod_revision),
-            Request::Swap { guard, value, services_unchanged_since, .. } => note!(
+            StoreRequest::Read => note!(self, "server {server} reads ({id})"),
+            StoreRequest::ReadAt { revision } => note!(self, "server {server} reads what was at r{revision} ({id})"),
+            StoreRequest::Confirm { guard } => note!(self, "server {server} confirms r{} ({id})", guard.mod_revision),
+            StoreRequest::Swap { guard, value, services_unchanged_since, .. } => note!(
                 self,
                 "server {server} replaces r{} by {:b} ({id}), if no Service since {services_unchanged_since:?}",
                 guard.mod_revision,
@@ -106,13 +106,13 @@ impl World {
     }
 
     /// A request with what the oracle has to know of its server later.
-    fn sent(&mut self, server: usize, id: u32, request: Request) -> Sent {
+    fn sent(&mut self, server: usize, id: u32, request: StoreRequest) -> Sent {
         let (at, is_aware) = ((self.now, self.local(server)), !self.is_misled(server));
         let one = &mut self.servers[server];
         let mut setting = one.open.iter().filter(|open| open.what.sets());
         let sole = setting.next().map(|open| open.ticket).filter(|_| setting.next().is_none());
         let (known_since, is_whole) = match &request {
-            Request::Swap { guard, .. } => {
+            StoreRequest::Swap { guard, .. } => {
                 let holds_range = |version: &Version| content(&self.text, version) == super::Content::Range;
                 one.knowledge.since(&self.store, guard.mod_revision, self.limits, holds_range)
             }
@@ -156,8 +156,8 @@ impl World {
             // It went to a store that is gone.
             return self.after(30 * MS, Event::GiveUp { server, incarnation, id });
         }
-        let request = std::mem::replace(&mut sent.request, Request::Read);
-        let is_swap = matches!(request, Request::Swap { .. });
+        let request = std::mem::replace(&mut sent.request, StoreRequest::Read);
+        let is_swap = matches!(request, StoreRequest::Swap { .. });
         let is_refused =
             self.trouble > 0 && !self.calm && self.random.percent(2) && self.is_under_way(server, incarnation, id);
         // etcd performs a write that exceeds its quota, and then reports that there is no space.
