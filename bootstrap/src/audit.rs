@@ -39,6 +39,7 @@ use crate::endpoints::{self, Wanted, has_right_form, listed, skips_mirror};
 use crate::leases::{Fault, StoredLease, Survey, check, survey};
 use crate::namespaces::SYSTEM;
 use crate::object::{Change, Kind, NAME, NAMESPACE, Object, ObjectKey};
+use crate::ports;
 use crate::request::Request;
 use crate::slice::{self, SERVICE_LABEL, is_mirror};
 
@@ -238,6 +239,9 @@ pub struct Finding {
 pub enum Unseen {
     /// The leases or the values of some, which are encrypted at rest, and so which servers live.
     Leases,
+    /// Which servers live, as none of them holds a lease that expires: none runs, or they keep the endpoints in another
+    /// way (`--endpoint-reconciler-type`), or an administrator does.
+    LiveServers,
     /// The Service `kubernetes` and its endpoints.
     Objects,
     /// The namespaces.
@@ -462,6 +466,9 @@ fn judge_objects(objects: &KubernetesObjects, leases: Option<&Leases<'_>>, obser
     let before = verdict.findings.len();
     // Without any lease, servers keep the endpoints in another way, or none of them runs.
     let keepers = leases.filter(|leases| !leases.live.is_empty());
+    if leases.is_some() && keepers.is_none() && !found.is_empty() && !observed.at_rest {
+        verdict.unseen.push(Unseen::LiveServers);
+    }
     if let Some(leases) = keepers {
         if objects.endpoints.is_none() {
             let message = "servers hold leases, and the Endpoints of the Service kubernetes do not exist".into();
@@ -522,25 +529,22 @@ fn may_repair(objects: &KubernetesObjects, observed: &Observed) -> bool {
 
 /// The writes after which Endpoints and slice have the addresses of all servers that hold leases, and keep those of
 /// servers that are alive, as they wrote one while the objects were watched. None without a server that lives, while it
-/// is unknown whether one lives, and if no port is known, or two are.
+/// is unknown whether one lives, and if it is unknown which [ports](ports::agreed) they have.
 fn repair_endpoints(
     objects: &KubernetesObjects,
     own: Option<&EndpointSlice>,
     leases: &Leases<'_>,
     alive: &BTreeSet<String>,
 ) -> Vec<Request> {
-    let known = objects.endpoints.as_ref().filter(|endpoints| has_right_form(endpoints));
-    let ports = known.and_then(|endpoints| endpoints.subsets.as_deref()?.first()?.ports.clone());
-    let (Some(endpoints), Some(ports)) = (known, ports) else { return Vec::new() };
     if leases.live.is_empty() || !leases.survey.doubtful.is_empty() {
         return Vec::new();
     }
-    if own.is_some_and(|own| !slice::has_ports_of(own, endpoints)) {
-        return Vec::new();
-    }
+    let existing = objects.endpoints.as_ref();
+    let Some(ports) = ports::agreed(objects.service.as_ref(), existing, own) else { return Vec::new() };
     let addresses = leases.kept.union(alive).cloned().collect();
-    let change = endpoints::plan(Some(endpoints), &Wanted { addresses, ports, ..Wanted::default() });
-    let of_slice = slice::plan(change.object().unwrap_or(endpoints), own);
+    let change = endpoints::plan(existing, &Wanted { addresses, ports, reconcile_ports: true, ..Wanted::default() });
+    let Some(endpoints) = change.object().or(existing) else { return Vec::new() };
+    let of_slice = slice::plan(endpoints, own);
     let replaced = own.filter(|_| matches!(of_slice, Change::Replace(_))).map(deletion);
     [write(change), replaced, write(of_slice)].into_iter().flatten().collect()
 }

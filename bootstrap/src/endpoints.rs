@@ -79,7 +79,7 @@ pub fn plan(existing: Option<&Endpoints>, wanted: &Wanted) -> Change<Endpoints> 
     let found = existing.subsets.as_deref().unwrap_or_default();
     let details = details(found);
     let repaired = match found {
-        [found] if has_valid_ports(found) => repair(wanted, found, &details),
+        [found] if is_valid(ports_of(found)) => repair(wanted, found, &details),
         // With any other form, nothing can be kept but the details of addresses.
         _ => subset(wanted, &EndpointSubset::default(), &details),
     };
@@ -111,7 +111,7 @@ pub(crate) fn listed(endpoints: Option<&Endpoints>) -> BTreeSet<String> {
 pub(crate) fn has_right_form(endpoints: &Endpoints) -> bool {
     match endpoints.subsets.as_deref().unwrap_or_default() {
         [] => true,
-        [subset] => has_valid_ports(subset),
+        [subset] => is_valid(ports_of(subset)),
         _ => false,
     }
 }
@@ -175,16 +175,19 @@ fn count(addresses: &Option<Vec<EndpointAddress>>) -> usize {
     addresses.as_ref().map_or(0, Vec::len)
 }
 
+fn ports_of(subset: &EndpointSubset) -> &[EndpointPort] {
+    subset.ports.as_deref().unwrap_or_default()
+}
+
 /// The fields of a port that count, with the defaults of the API server.
-fn port_key(port: &EndpointPort) -> (i32, &str, &str, Option<&str>) {
+pub(crate) fn port_key(port: &EndpointPort) -> (i32, &str, &str, Option<&str>) {
     let protocol = port.protocol.as_deref().unwrap_or("TCP");
     (port.port, port.name.as_deref().unwrap_or_default(), protocol, port.app_protocol.as_deref())
 }
 
-/// Whether the API server accepts the ports in Endpoints and in a slice (kubernetes `pkg/apis/core/validation` and
+/// Whether the API server accepts ports in Endpoints and in a slice (kubernetes `pkg/apis/core/validation` and
 /// `pkg/apis/discovery/validation`). If it does not, damage in etcd can only be repaired with other ports.
-fn has_valid_ports(subset: &EndpointSubset) -> bool {
-    let ports = subset.ports.as_deref().unwrap_or_default();
+pub(crate) fn is_valid(ports: &[EndpointPort]) -> bool {
     let mut names = BTreeSet::new();
     ports.iter().map(port_key).all(|(port, name, protocol, _)| {
         let named = is_name(name) || (name.is_empty() && ports.len() == 1);

@@ -26,6 +26,7 @@ pub mod modes;
 pub mod namespaces;
 pub mod object;
 pub mod plan;
+mod ports;
 mod protobuf;
 pub mod reconcile;
 pub mod request;

@@ -57,12 +57,6 @@ pub fn plan(endpoints: &Endpoints, existing: Option<&EndpointSlice>) -> Change<E
     if same { Change::Leave } else { Change::Update(repaired) }
 }
 
-/// Whether a slice has the ports of `endpoints`, or none at all. Of two different ones nobody can tell which is right.
-pub(crate) fn has_ports_of(slice: &EndpointSlice, endpoints: &Endpoints) -> bool {
-    let ports = slice.ports.as_deref().unwrap_or_default();
-    ports.is_empty() || ports == slice_of(endpoints).ports.unwrap_or_default()
-}
-
 /// Whether the mirroring controller writes the slice.
 pub(crate) fn is_mirror(slice: &EndpointSlice) -> bool {
     let labels = slice.metadata.labels.as_ref();

@@ -120,7 +120,7 @@ func (a *Audit) judgeBootstrap(o Options) error {
 	}
 	a.report.Servers = serversOf(b)
 	if o.Judge == nil {
-		a.unknownServers("the leases of the API servers, the endpoints of the Service kubernetes and the system namespaces: the plugin of kubectl is built without their audit, which is a part of the program rangekeeper")
+		a.unknownServers("the leases of the API servers, the endpoints of the Service kubernetes and the system namespaces: the plugin of kubectl is built without their audit, which is a part of the program rangekeeper", BreaksTraffic)
 		return nil
 	}
 	question, err := json.Marshal(map[string]bootstrapQuestion{"audit": a.bootstrapQuestion(o)})
@@ -129,7 +129,7 @@ func (a *Audit) judgeBootstrap(o Options) error {
 		answer, err = o.Judge(question, nil)
 	}
 	if err != nil { // about an object that has no form of its kind; the ranges can be audited all the same
-		a.unknownServers(fmt.Sprintf("the leases of the API servers, the endpoints of the Service kubernetes and the system namespaces: %v", err))
+		a.unknownServers(fmt.Sprintf("the leases of the API servers, the endpoints of the Service kubernetes and the system namespaces: %v", err), BreaksTraffic)
 		return nil
 	}
 	var verdict struct{ Audit bootstrapVerdict }
@@ -149,6 +149,9 @@ func (a *Audit) judgeBootstrap(o Options) error {
 	a.lookAgain = time.Duration(verdict.Audit.LookAgainMs) * time.Millisecond
 	for _, unseen := range verdict.Audit.Unseen {
 		a.bootstrapUnseen(unseen)
+	}
+	if b.SlicesUnseen != "" {
+		a.unknownServers("whether another EndpointSlice belongs to the Service kubernetes: "+b.SlicesUnseen, BreaksTraffic)
 	}
 	return nil
 }
@@ -229,15 +232,15 @@ func (a *Audit) primaryRange() string {
 	return ""
 }
 
-// unknownServers adds a sentence about what API servers keep to the report.
-func (a *Audit) unknownServers(text string) {
-	a.report.Unknown = append(a.report.Unknown, Unknown{Message: text, Hides: []Severity{BreaksTraffic}})
+// unknownServers adds a sentence about what API servers keep to the report, and which findings it may hide.
+func (a *Audit) unknownServers(text string, hides ...Severity) {
+	a.report.Unknown = append(a.report.Unknown, Unknown{Message: text, Hides: append([]Severity{}, hides...)})
 }
 
 // bootstrapUnseen says what is unknown as the source does not show something.
 func (a *Audit) bootstrapUnseen(what string) {
 	b := a.state.Bootstrap
-	say := func(text, reason string) { a.unknownServers(text + ": " + reason) }
+	say := func(text, reason string) { a.unknownServers(text+": "+reason, BreaksTraffic) }
 	switch what {
 	case "leases":
 		reason := b.LeasesUnseen
@@ -245,6 +248,9 @@ func (a *Audit) bootstrapUnseen(what string) {
 			reason = "values are encrypted at rest"
 		}
 		say("whether servers that have ended still hold leases, and stand in the endpoints of the Service kubernetes", reason)
+	case "liveServers":
+		// It hides nothing of a cluster whose servers keep the endpoints in another way, for ever.
+		a.unknownServers("which addresses in the endpoints of the Service kubernetes are those of servers that live: no server holds a lease, as none runs, or --endpoint-reconciler-type of the servers is not lease")
 	case "objects":
 		say("the endpoints of the Service kubernetes", a.objectsUnseen())
 	case "namespaces":

@@ -8,7 +8,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
@@ -46,12 +49,12 @@ func TestServerLease(t *testing.T) {
 		}
 		return a, p
 	}
-	if _, p := planned(audit.Options{}); len(p.ServerObjects) != 1 || p.ServerObjects[0].Action != audit.ActionDelete || !p.ChangesAny() || p.LooksAgain() {
+	if _, p := planned(audit.Options{}); len(p.ServerObjects) != 1 || p.ServerObjects[0].Action != audit.ActionDelete || !p.ChangesAny() || p.LookedAtAgain() != 0 {
 		t.Errorf("at rest: %+v", p)
 	}
 	now := time.Now()
 	a, p := planned(audit.Options{Now: now})
-	if len(p.ServerObjects) != 0 || p.ChangesAny() || !p.LooksAgain() || a.LookAgain() != 30*time.Second {
+	if len(p.ServerObjects) != 0 || p.ChangesAny() || p.LookedAtAgain() != 1 || a.LookAgain() != 30*time.Second {
 		t.Errorf("running: %s, %+v", a.LookAgain(), p)
 	}
 	for watched, want := range map[time.Duration]int{29 * time.Second: 0, 30 * time.Second: 1} {
@@ -171,6 +174,41 @@ func TestEndpointsRepair(t *testing.T) {
 	}
 	if raw, ok := strings.CutPrefix(string(endpoints.Value), "k8s\x00"); !ok || !strings.Contains(raw, "192.0.2.1") || strings.Contains(raw, "192.0.2.9") || !strings.Contains(raw, "kept") {
 		t.Errorf("%q", endpoints.Value)
+	}
+
+	// Without Endpoints, and with those of a wrong form, the port is that of the Service.
+	service := corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"}, Spec: corev1.ServiceSpec{
+		ClusterIP: "10.96.0.1", Ports: []corev1.ServicePort{{Name: "https", Port: 443, TargetPort: intstr.FromInt32(26443), Protocol: corev1.ProtocolTCP}},
+	}}
+	two := b.Endpoints.DeepCopy()
+	two.Subsets = append(two.Subsets, two.Subsets...)
+	for version, damaged := range map[int64]*corev1.Endpoints{0: nil, 80: two} {
+		state := *state
+		state.Services = append([]corev1.Service{service}, state.Services...)
+		state.ServiceCIDRs = []networkingv1.ServiceCIDR{{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/12"}}}}
+		bootstrap := *b
+		bootstrap.Endpoints = damaged
+		state.Bootstrap = &bootstrap
+		a, err := audit.New(&state, audit.Options{Judge: rangekeeper.BootstrapPlan, Now: time.Now(), Earlier: &bootstrap, Watched: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects, err := a.ServerObjects(time.Now())
+		if err != nil || len(objects) != 2 || objects[0].ModRevision != version || objects[0].Kind != audit.KindEndpoints {
+			t.Fatalf("%+v, %v: %+v", objects, err, a.Report().Findings)
+		}
+		var written corev1.Endpoints
+		raw := objects[0].Value[len("k8s\x00"):]
+		var unknown runtime.Unknown
+		if err := unknown.Unmarshal(raw); err == nil {
+			err = written.Unmarshal(unknown.Raw)
+		}
+		if err != nil || len(written.Subsets) != 1 || written.Subsets[0].Addresses[0].IP != "192.0.2.1" || written.Subsets[0].Ports[0].Port != 26443 {
+			t.Errorf("%+v, %v", written, err)
+		}
+		if version == 0 && (written.UID == "" || written.CreationTimestamp.IsZero()) {
+			t.Errorf("%+v", written.ObjectMeta)
+		}
 	}
 
 	// A server that wrote its lease between the looks was paused, and is not dead.

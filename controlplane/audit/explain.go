@@ -17,9 +17,10 @@ type Explanations struct {
 	Kind       string         `json:"kind"`
 	Source     *Source        `json:"source"`
 	Values     []*Explanation `json:"values"`
-	// Servers and Findings are all about the Service kubernetes that none of its values has; nil for others.
+	// Servers, Findings and Unknown are all about the Service kubernetes that none of its values has; nil for others.
 	Servers  []Server  `json:"servers,omitempty"`
 	Findings []Finding `json:"findings,omitempty"`
+	Unknown  []Unknown `json:"unknown,omitempty"`
 }
 
 // Explanation is all that is known about one address or port.

@@ -125,9 +125,14 @@ func (p *Plan) RepairsServers(f Finding) bool {
 	})
 }
 
-// LooksAgain reports whether a second look may repair something of what API servers keep.
-func (p *Plan) LooksAgain() bool {
-	return slices.ContainsFunc(p.Findings, func(f Finding) bool { return f.ofBootstrap && f.Stays })
+// LookedAtAgain counts the findings about what API servers keep that a second look may repair.
+func (p *Plan) LookedAtAgain() (n int) {
+	for _, f := range p.Findings {
+		if f.ofBootstrap && f.Stays {
+			n++
+		}
+	}
+	return n
 }
 
 // isOfEndpoints reports whether it is about the Endpoints of the Service kubernetes or the slice that mirrors them.

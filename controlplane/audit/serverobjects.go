@@ -69,7 +69,12 @@ func (a *Audit) ServerObjects(now time.Time) (all []ServerObject, err error) {
 
 // createdAt returns a new object with what an API server gives it.
 func (o *storedObject) createdAt(now time.Time) *storedObject {
-	slice := *o.EndpointSlice // the only kind that is created
+	if o.Endpoints != nil { // which have no generation
+		e := *o.Endpoints
+		e.UID, e.CreationTimestamp = uuid.NewUUID(), metav1.NewTime(now)
+		return &storedObject{Endpoints: &e}
+	}
+	slice := *o.EndpointSlice
 	slice.UID, slice.CreationTimestamp, slice.Generation, slice.ResourceVersion = uuid.NewUUID(), metav1.NewTime(now), 1, ""
 	return &storedObject{EndpointSlice: &slice}
 }

@@ -87,6 +87,9 @@ func serversOf(b *clusterstate.Bootstrap) []Server {
 	return all
 }
 
-// KubernetesService returns all about the Service kubernetes that no value of it has: the addresses of servers, and the
-// findings about the objects of the bootstrap controllers.
-func (a *Audit) KubernetesService() ([]Server, []Finding) { return a.report.Servers, a.ofBootstrap }
+// KubernetesService returns all about the Service kubernetes that no value of it has: the addresses of servers, the
+// findings about the objects of the bootstrap controllers, and what of them the source does not show.
+func (a *Audit) KubernetesService() ([]Server, []Finding, []Unknown) {
+	unknown := slices.DeleteFunc(slices.Clone(a.report.Unknown), func(u Unknown) bool { return !u.IsOfBootstrap() })
+	return a.report.Servers, a.ofBootstrap, unknown
+}

@@ -32,8 +32,9 @@ type Bootstrap struct {
 	// Namespaces are the names of those that exist, at least of the system namespaces.
 	Namespaces []string
 	// LeasesUnseen, ObjectsUnseen and NamespacesUnseen say why the source does not show the leases, Endpoints and
-	// slices, and the namespaces. They are empty if it does.
-	LeasesUnseen, ObjectsUnseen, NamespacesUnseen string
+	// slices, and the namespaces. They are empty if it does. SlicesUnseen says why it does not show a slice that may
+	// be one of another Service.
+	LeasesUnseen, ObjectsUnseen, NamespacesUnseen, SlicesUnseen string
 }
 
 // ServerLease is the lease of an API server, as it lies in etcd. The value may be encrypted at rest.
@@ -164,18 +165,23 @@ func (b *Bootstrap) add(p bootstrapPrefixes, kv *mvccpb.KeyValue) {
 		b.Namespaces = append(b.Namespaces, key[len(p.namespaces):])
 	case key == p.endpoints:
 		b.Endpoints = new(corev1.Endpoints)
-		b.decoded(key, decodeStored(b.Endpoints, metav1.NamespaceDefault+"/"+KubernetesService, kv, endpointsKind))
+		decoded(&b.ObjectsUnseen, key, decodeStored(b.Endpoints, metav1.NamespaceDefault+"/"+KubernetesService, kv, endpointsKind))
 	case strings.HasPrefix(key, p.slices):
 		var slice discoveryv1.EndpointSlice
-		if b.decoded(key, decodeStored(&slice, metav1.NamespaceDefault+"/"+key[len(p.slices):], kv, endpointSliceKind)) && slice.Labels[discoveryv1.LabelServiceName] == KubernetesService {
+		name, unseen := key[len(p.slices):], &b.SlicesUnseen
+		if name == KubernetesService { // the one that is compared with the Endpoints
+			unseen = &b.ObjectsUnseen
+		}
+		if decoded(unseen, key, decodeStored(&slice, metav1.NamespaceDefault+"/"+name, kv, endpointSliceKind)) && slice.Labels[discoveryv1.LabelServiceName] == KubernetesService {
 			b.Slices = append(b.Slices, slice)
 		}
 	}
 }
 
-func (b *Bootstrap) decoded(key string, err error) bool {
-	if err != nil && b.ObjectsUnseen == "" {
-		b.ObjectsUnseen = fmt.Sprintf("key %s: %v", key, err)
+// decoded reports whether a key could be decoded, and notes the first one that could not.
+func decoded(unseen *string, key string, err error) bool {
+	if err != nil && *unseen == "" {
+		*unseen = fmt.Sprintf("key %s: %v", key, err)
 	}
 	return err == nil
 }

@@ -87,7 +87,9 @@ func New(state *clusterstate.State, a *audit.Audit, o Options) (*Report, error) 
 	p.checkFirstRepair()
 	p.checkBeta()
 	for _, unknown := range p.audit.Unknown {
-		p.unknown(unknown)
+		if len(unknown.Hides) > 0 { // else no fault of the cluster depends on it
+			p.unknown(unknown)
+		}
 	}
 	p.report.finish()
 	return p.report, nil

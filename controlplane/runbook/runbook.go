@@ -123,7 +123,8 @@ var entries = []Entry{
 	},
 	{
 		"LeaseNotValid", "A server's lease that cannot be read",
-		"The value of an API server's lease is damaged, or its address cannot be an endpoint.",
+		"The value of an API server's lease, or of another key below masterleases/, is damaged, or its address cannot be an " +
+			"endpoint.",
 		"A kube-apiserver that cannot read one lease no longer changes the endpoints of the Service kubernetes at all: servers " +
 			"that end stay in them, and new ones do not get into them.",
 		"In a snapshot, `rangekeeper repair --to-file` deletes the leases of all servers. In a running cluster, `rangekeeper " +
@@ -152,24 +153,28 @@ var entries = []Entry{
 		"EndpointsMissing", "The Service kubernetes has no Endpoints",
 		"Servers hold leases, and the Endpoints of the Service kubernetes do not exist.",
 		"No Pod reaches the API server through the Service.",
-		"Each server that lives creates the Endpoints within 10 seconds. No repair does, as only the servers know their port. If " +
-			"they do not, look for a lease that cannot be read (LeaseNotValid), and at the servers' logs.",
+		"Each server that lives creates the Endpoints within 10 seconds. If none does, `rangekeeper repair --endpoints " +
+			"... --apply` creates them after a second look, 30 seconds later, with the addresses of the leases and the port " +
+			"of the Service and its slice. Then look for a lease that cannot be read (LeaseNotValid), and at the servers' " +
+			"logs.",
 	},
 	{
 		"EndpointsNotValid", "Endpoints that a server does not write",
 		"The Endpoints of the Service kubernetes have more than one subset, or ports that an API server refuses. They were " +
 			"written by hand or into etcd.",
 		"Connections can go to a wrong port, and the EndpointSlice, which proxies read, need not match.",
-		"Each server that lives repairs the form within 10 seconds. No repair does, as only the servers know their port. If they " +
-			"do not, look for a lease that cannot be read (LeaseNotValid), and at the servers' logs.",
+		"Each server that lives repairs the form within 10 seconds. If none does, `rangekeeper repair --endpoints ... " +
+			"--apply` writes them after a second look, 30 seconds later, with the addresses of the leases and the port of " +
+			"the Service and its slice. Then look for a lease that cannot be read (LeaseNotValid), and at the servers' " +
+			"logs.",
 	},
 	{
 		"EndpointSliceDiffers", "The slice does not match the Endpoints",
 		"The EndpointSlice kubernetes is missing, or has other addresses or ports than the Endpoints of the Service.",
 		"kube-proxy reads the slice and not the Endpoints: it sends connections to the addresses of the slice.",
-		"Each server that lives writes both within 10 seconds. If none does, `rangekeeper repair --endpoints ... --apply` writes " +
-			"the slice after a second look, 30 seconds later. It leaves one that has another port than the Endpoints: which of the " +
-			"two is right, only an administrator knows.",
+		"Each server that lives writes both within 10 seconds. If none does, `rangekeeper repair --endpoints ... " +
+			"--apply` writes them after a second look, 30 seconds later. If the Service, the Endpoints and the slice have " +
+			"different ports, two of them decide; if no two agree, only an administrator knows which is right.",
 	},
 	{
 		"EndpointSliceLeftOver", "A slice that no server writes",

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Endpoints;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use rangekeeper::audit::Remedy;
 use rangekeeper_bootstrap::audit::{
     EtcdLease, KubernetesObjects, Observed, ObservedLease, Reason, Unseen, Verdict, judge,
@@ -71,7 +72,13 @@ fn some_endpoints(random: &mut Random, addresses: &BTreeSet<String>) -> Option<E
 fn some_slices(random: &mut Random, endpoints: Option<&Endpoints>) -> Vec<EndpointSlice> {
     let mut slices = Vec::new();
     match endpoints {
-        Some(endpoints) if random.percent(60) => slices.extend(slice::plan(endpoints, None).object().cloned()),
+        Some(endpoints) if random.percent(60) => {
+            let mut own = slice::plan(endpoints, None).object().unwrap().clone();
+            if random.percent(20) {
+                own.ports.iter_mut().flatten().for_each(|port| port.port = Some(random.pick(&[443, 6443])));
+            }
+            slices.push(own);
+        }
         _ if random.percent(50) => slices.push(any_slice(random)),
         _ => {}
     }
@@ -92,7 +99,8 @@ fn any_cluster(random: &mut Random) -> Observed {
     let endpoints = some_endpoints(random, &addresses);
     let service = random.percent(90).then(|| {
         let address: IpAddr = random.pick(&["10.96.0.1", "10.96.0.1", "10.96.0.2", "fd00:96::1"]).parse().unwrap();
-        service::plan(None, &service::Wanted::kubernetes(address, 6443), false).object().unwrap().clone()
+        let port = random.pick(&[6443, 6443, 6443, 443]);
+        service::plan(None, &service::Wanted::kubernetes(address, port), false).object().unwrap().clone()
     });
     let mut namespaces: Vec<String> =
         SYSTEM.iter().filter(|_| random.percent(95)).map(|name| (*name).to_owned()).collect();
@@ -298,7 +306,7 @@ fn repaired(observed: &Observed, verdict: &Verdict) -> Observed {
 fn clusters_in_any_state_are_judged_like_a_naive_model() {
     let mut random = Random::new(32);
     let mut seen: BTreeMap<Reason, u64> = BTreeMap::new();
-    let (mut cases, mut with_repairs, mut written, mut right, mut mirrored) = (0, 0, 0, 0, 0);
+    let (mut cases, mut with_repairs, mut written, mut created, mut right, mut mirrored) = (0, 0, 0, 0, 0, 0);
     for _ in 0..15_000 {
         let observed = any_cluster(&mut random);
         let verdict = judge(&observed);
@@ -325,6 +333,9 @@ fn clusters_in_any_state_are_judged_like_a_naive_model() {
         }
         let unseen = observed.leases.as_ref().is_none_or(|leases| leases.iter().any(is_encrypted));
         assert_eq!(verdict.unseen.contains(&Unseen::Leases), unseen);
+        let announced = objects.is_some_and(|objects| !listed(objects.endpoints.as_ref()).is_empty());
+        let none_lives = observed.leases.as_deref().is_some_and(|leases| Model::of(leases).expiring.is_empty());
+        assert_eq!(verdict.unseen.contains(&Unseen::LiveServers), none_lives && announced && !observed.at_rest);
         check_repairs(&observed, &verdict);
         let after = repaired(&observed, &verdict);
         // Once a lease is deleted, servers put the endpoints right. Else nothing may be left to do.
@@ -333,13 +344,15 @@ fn clusters_in_any_state_are_judged_like_a_naive_model() {
         }
         with_repairs += u64::from(!verdict.repairs.is_empty());
         written += u64::from(verdict.repairs.iter().any(|repair| matches!(repair, Request::Update(_))));
+        let creates = |repair: &Request| matches!(repair, Request::Create(Object::Endpoints(_)));
+        created += u64::from(verdict.repairs.iter().any(creates));
         right += u64::from(verdict.findings.is_empty());
         cases += 1;
     }
     println!(
-        "{cases} clusters: {with_repairs} with repairs, {written} with Endpoints or slices written, {mirrored} mirrored, {right} right; {seen:?}"
+        "{cases} clusters: {with_repairs} with repairs, {written} with Endpoints or slices written, {created} with Endpoints created, {mirrored} mirrored, {right} right; {seen:?}"
     );
-    assert!(cases >= 15_000 && with_repairs > 3_000 && written > 200 && right > 200 && mirrored > 200);
+    assert!(cases >= 15_000 && with_repairs > 3_000 && written > 200 && created > 100 && right > 200 && mirrored > 200);
     assert_eq!(seen.len(), Reason::ALL.len(), "{seen:?}");
     assert!(seen.values().all(|count| *count > 200), "{seen:?}");
 }
@@ -388,6 +401,45 @@ fn check_remedies(observed: &Observed, verdict: &Verdict) {
     }
 }
 
+type Port = (i32, String, String);
+
+/// The ports that one of the three objects has, if an API server takes them.
+fn taken(ports: impl Iterator<Item = (Option<i32>, Option<String>, Option<String>)>) -> Option<Vec<Port>> {
+    let ports: Vec<_> = ports.map(|(port, name, protocol)| (port, name.unwrap_or_default(), protocol)).collect();
+    let mut all = Vec::new();
+    for (port, name, protocol) in &ports {
+        let protocol = protocol.as_deref().unwrap_or("TCP");
+        let is_named = matches!(name.as_str(), "https" | "extra" | "other") || (name.is_empty() && ports.len() == 1);
+        let port = port.filter(|port| (1..=65_535).contains(port) && is_named && protocol != "ICMP")?;
+        all.push((port, name.clone(), protocol.to_owned()));
+    }
+    let names: BTreeSet<&str> = all.iter().map(|(_, name, _)| name.as_str()).collect();
+    (!all.is_empty() && names.len() == all.len()).then_some(all)
+}
+
+/// Whether two of Service, Endpoints and slice have the ports that are written, or all that have any.
+fn check_ports(objects: &KubernetesObjects, written: &EndpointSlice) {
+    let of_slice = |slice: &EndpointSlice| {
+        let ports = slice.ports.clone().unwrap_or_default();
+        taken(ports.into_iter().map(|port| (port.port, port.name, port.protocol)))
+    };
+    let subsets = objects.endpoints.clone().and_then(|endpoints| endpoints.subsets).unwrap_or_default();
+    let of_endpoints = match subsets.as_slice() {
+        [one] => taken(one.ports.clone().into_iter().flatten().map(|port| (Some(port.port), port.name, port.protocol))),
+        _ => None,
+    };
+    let own = objects.slices.iter().find(|slice| slice.metadata.name.as_deref() == Some("kubernetes"));
+    let of_service = objects.service.as_ref().map(|service| {
+        let port = service.spec.as_ref().unwrap().ports.as_ref().unwrap()[0].clone();
+        let Some(IntOrString::Int(target)) = port.target_port else { panic!("{port:?}") };
+        vec![(target, "https".to_owned(), "TCP".to_owned())]
+    });
+    let known: Vec<_> = [of_endpoints, own.and_then(of_slice), of_service].into_iter().flatten().collect();
+    let written = of_slice(written).expect("ports");
+    let same = known.iter().filter(|ports| **ports == written).count();
+    assert!(same > 0 && (same > 1 || known.len() == 1), "{written:?} is written: {known:?}");
+}
+
 /// Whether a server wrote its lease while the objects were watched.
 fn wrote(observed: &Observed, address: &str) -> bool {
     observed.renewed.iter().any(|lease| lease.key.ends_with(&format!("/{address}")))
@@ -418,10 +470,7 @@ fn check_repairs(observed: &Observed, verdict: &Verdict) {
                     }
                     Object::EndpointSlice(slice) => {
                         check_slice(slice).unwrap();
-                        let all = &observed.objects.as_ref().unwrap().slices;
-                        let own = all.iter().find(|slice| slice.metadata.name.as_deref() == Some("kubernetes"));
-                        let ports = own.and_then(|own| own.ports.clone()).unwrap_or_default();
-                        assert!(ports.is_empty() || Some(ports) == slice.ports, "a port is replaced: {slice:?}");
+                        check_ports(observed.objects.as_ref().unwrap(), slice);
                     }
                     other => panic!("{other:?}"),
                 }

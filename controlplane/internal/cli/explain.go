@@ -70,7 +70,7 @@ its meaning, risk and remedy, as docs/runbook.md does; this reads no cluster.`,
 		isServers := namespace == metav1.NamespaceDefault && name == clusterstate.KubernetesService
 		if isService {
 			all, err = a.ExplainService(namespace, name)
-			servers, findings := a.KubernetesService()
+			servers, findings, _ := a.KubernetesService()
 			if isServers && errors.Is(err, audit.ErrNone) && len(servers)+len(findings) > 0 {
 				all, err = []*audit.Explanation{}, nil // that it is missing is a finding
 			}
@@ -90,8 +90,8 @@ its meaning, risk and remedy, as docs/runbook.md does; this reads no cluster.`,
 			faulty = faulty || e.IsLeaked() || len(e.Findings)+len(e.Unreadable) > 0
 		}
 		if isServers {
-			document.Servers, document.Findings = a.KubernetesService()
-			shown.Servers(document.Servers, document.Findings, s.Program)
+			document.Servers, document.Findings, document.Unknown = a.KubernetesService()
+			shown.Servers(document.Servers, document.Findings, document.Unknown, s.Program)
 			faulty = faulty || len(document.Findings) > 0
 		}
 		if *format == screen.FormatTable {

@@ -16,14 +16,8 @@ func (r *repair) repairServers(ctx context.Context, plan *audit.Plan) error {
 	if wait == 0 {
 		return nil
 	}
-	stays := 0
-	for _, f := range plan.Findings {
-		if f.IsOfBootstrap() && f.Stays {
-			stays++
-		}
-	}
 	fmt.Fprintf(r.log, "rangekeeper: waiting %.0f s to look again at %s about the API servers' own objects: a server that lives repairs them\n",
-		wait.Seconds(), screen.Count(stays, "finding"))
+		wait.Seconds(), screen.Count(plan.LookedAtAgain(), "finding"))
 	since := time.Now() // after the state was read
 	renewed, err := r.source.LeasesWritten(ctx, r.lastState, wait)
 	if ctx.Err() != nil {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -126,6 +127,9 @@ func TestPausedServerStays(t *testing.T) {
 			}
 		}
 	}()
+	if _, text, _ := run(t, "repair", "--endpoints", etcd.Endpoints()[0]); !strings.Contains(text, "0 set, 0 cleared, 3 findings to look at again (not applied)") {
+		t.Error(text)
+	}
 	plan := runJSON[audit.Plan](t, exitFound, "repair", "--apply", "--endpoints", etcd.Endpoints()[0])
 	close(stop)
 	<-written
@@ -139,6 +143,24 @@ func TestPausedServerStays(t *testing.T) {
 	value := string(now.Kvs[0].Value)
 	if !strings.Contains(value, live) || !strings.Contains(value, paused) || strings.Contains(value, dead) {
 		t.Errorf("%q", value)
+	}
+}
+
+// TestExplainManyServers shows some of them, and the text of a reason once.
+func TestExplainManyServers(t *testing.T) {
+	etcd := etcdtest.Start(t, etcdtest.Fixture(etcdtest.DualStack, "clean.db.gz"))
+	for i := range 300 {
+		if _, err := etcd.Client().Put(t.Context(), fmt.Sprintf("/registry/masterleases/10.1.0.%d", i), "damaged"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	code, text, _ := run(t, "explain", "kubernetes", "--endpoints", etcd.Endpoints()[0])
+	if code != exitFound || strings.Count(text, "\n") > 200 || !strings.Contains(text, "API servers: 301\n") || !strings.Contains(text, "  and 281 more (-o json shows all)\n") ||
+		strings.Count(text, "and 280 more (-o json shows all)\n") != 2 || strings.Count(text, "Risk:") != 2 {
+		t.Errorf("%d: %s", code, text)
+	}
+	if all := runJSON[audit.Explanations](t, exitFound, "explain", "kubernetes", "--endpoints", etcd.Endpoints()[0]); len(all.Servers) != 301 || len(all.Findings) != 600 {
+		t.Errorf("%d servers, %d findings", len(all.Servers), len(all.Findings))
 	}
 }
 
@@ -180,5 +202,28 @@ func TestExplainServers(t *testing.T) {
 	e := runJSON[audit.Explanations](t, exitFound, running...)
 	if len(e.Servers) != 1 || e.Servers[0].Lease.LeftSeconds < 30 || len(e.Findings) != 1 || len(e.Values) != 0 {
 		t.Errorf("%+v", e)
+	}
+}
+
+// TestNoServerLives: it is not known which endpoints are right, and nothing is wrong with a cluster whose servers hold
+// no leases.
+func TestNoServerLives(t *testing.T) {
+	etcd := etcdtest.Start(t, etcdtest.Fixture(etcdtest.DualStack, "clean.db.gz"))
+	if _, err := etcd.Client().Delete(t.Context(), "/registry/masterleases/10.0.9.9"); err != nil {
+		t.Fatal(err)
+	}
+	const unknown = "no server holds a lease"
+	from := []string{"--endpoints", etcd.Endpoints()[0]}
+	text := strings.Join(runOK(t, append([]string{"audit", "--strict"}, from...)...), " ")
+	if !strings.Contains(text, "ok: nothing found") || !strings.Contains(strings.Join(strings.Fields(text), " "), unknown) {
+		t.Error(text)
+	}
+	e := runJSON[audit.Explanations](t, exitOK, append([]string{"explain", "kubernetes"}, from...)...)
+	if len(e.Unknown) != 1 || !strings.Contains(e.Unknown[0].Message, unknown) {
+		t.Errorf("%+v", e)
+	}
+	text = strings.Join(runOK(t, append([]string{"preflight", "--to", "1.33"}, from...)...), " ")
+	if strings.Contains(text, unknown) {
+		t.Error(text)
 	}
 }

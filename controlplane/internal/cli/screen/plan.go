@@ -29,6 +29,9 @@ func (s *Screen) Plan(p *audit.Plan, steps []Step, page, program string) {
 		changed += ", 1 ServiceCIDR created"
 	}
 	changed += serversText(p.ServerObjects)
+	if n := p.LookedAtAgain(); n > 0 && !p.Applied {
+		changed += ", " + Count(n, "finding") + " to look at again"
+	}
 	s.text(0, bold, fmt.Sprintf("%s (%s%s, %d for the owners; %s", changed, state,
 		several(p.Summary.Findings, "finding"), p.Summary.LeftToOwners, several(p.Summary.Leaks, "leak")))
 	s.counts(p.Summary.BySeverity, audit.SeveritiesOfValues)
@@ -44,7 +47,7 @@ func (s *Screen) Plan(p *audit.Plan, steps []Step, page, program string) {
 		s.text(2, "", fmt.Sprintf("ServiceCIDR %s: %s", p.ServiceCIDR.Name, strings.Join(p.ServiceCIDR.CIDRs, ", ")))
 	}
 	planned := planRows(p)
-	for _, repair := range []string{repairFailed, repairSet, repairClear, repairServers, repairObject, repairByServer, repairRunning, repairLooked, repairLater} {
+	for _, repair := range []string{repairFailed, repairSet, repairClear, repairServers, repairObject, repairByServer, repairRunning, repairLooked, repairAgain, repairLater} {
 		var some []Fault
 		for _, row := range planned {
 			if row.repair == repair {
@@ -116,6 +119,7 @@ const (
 	repairServers  = "Of the API servers, repaired"
 	repairLater    = "Stays for now"
 	repairRunning  = "Repaired by each API server that runs or starts"
+	repairAgain    = "Left to another repair --apply, which looks at it twice"
 	repairLooked   = "Repaired by --apply, if a second look 30 seconds later finds it as it is"
 )
 
@@ -161,6 +165,8 @@ func planRows(p *audit.Plan) []planRow {
 		switch {
 		case p.RepairsServers(f):
 			rows = append(rows, planRow{FaultOf(f, false), repairServers})
+		case f.IsOfBootstrap() && f.Stays && p.Applied:
+			rows = append(rows, planRow{FaultOf(f, false), repairAgain})
 		case f.IsOfBootstrap() && f.Stays:
 			rows = append(rows, planRow{FaultOf(f, false), repairLooked})
 		case f.IsOfBootstrap() && f.Remedy == rangekeeper.RemedyAPIServer:

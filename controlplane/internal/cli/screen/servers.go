@@ -10,8 +10,9 @@ import (
 )
 
 // Servers writes the addresses of the API servers: by which lease each is announced, and where clients get it from.
-// Then come the findings about the objects of the bootstrap controllers, for the user of a program.
-func (s *Screen) Servers(servers []audit.Server, findings []audit.Finding, program string) {
+// Then come the findings about the objects of the bootstrap controllers, for the user of a program, and what of these
+// objects the source does not show.
+func (s *Screen) Servers(servers []audit.Server, findings []audit.Finding, unknown []audit.Unknown, program string) {
 	s.Blank()
 	s.text(0, bold, fmt.Sprintf("API servers: %d", len(servers)))
 	rows := [][]string{{"ADDRESS", "ENDPOINTS", "SLICES", "LEASE"}}
@@ -25,18 +26,38 @@ func (s *Screen) Servers(servers []audit.Server, findings []audit.Finding, progr
 		rows = append(rows, []string{Printable(server.Address), yesOrNo(server.InEndpoints), Printable(slices), leaseText(server)})
 	}
 	if len(servers) > 0 {
-		s.rows(2, rows)
+		shown := min(len(rows), mostServers+1)
+		s.rows(2, rows[:shown])
+		s.more(2, len(rows)-shown)
 		s.clients(servers, findings)
 	}
-	shown := ""
-	for _, f := range findings { // sorted by reason
+	for len(findings) > 0 { // sorted by reason
+		reason := findings[0].Reason
+		n := 1
+		for n < len(findings) && findings[n].Reason == reason {
+			n++
+		}
 		s.Blank()
-		s.text(0, "", f.Reason+": "+Printable(f.Message))
-		if entry, ok := runbook.Named(f.Reason); ok && f.Reason != shown {
-			shown = f.Reason
+		for _, f := range findings[:min(n, mostServers)] {
+			s.text(0, "", reason+": "+Printable(f.Message))
+		}
+		s.more(0, n-mostServers)
+		if entry, ok := runbook.Named(reason); ok {
 			s.text(2, "", "Risk: "+entry.Risk)
 			s.text(2, "", "Remedy: "+Called(program, entry.Remedy))
 		}
+		findings = findings[n:]
+	}
+	s.unknown(unknown)
+}
+
+// mostServers is the number of servers, and of findings with one reason, that are shown.
+const mostServers = 20
+
+// more counts what is not shown, if there is any.
+func (s *Screen) more(indent, n int) {
+	if n > 0 {
+		s.text(indent, "", fmt.Sprintf("and %d more (-o json shows all)", n))
 	}
 }
 

@@ -230,7 +230,7 @@ func (s *Source) ReportSteps(r *audit.Report) []screen.Step {
 // carried out into the file toFile, if these are not "".
 func (s *Source) PlanSteps(p *audit.Plan, planTo, toFile string) (steps []screen.Step, page string) {
 	switch {
-	case !p.Applied && (p.ChangesAny() || p.LooksAgain() && planTo == ""):
+	case !p.Applied && (p.ChangesAny() || p.LookedAtAgain() > 0 && planTo == ""):
 		steps = append(steps, s.applyStep(planTo))
 	case p.Applied && toFile != "":
 		page = "docs/runbook.md#restore-a-repaired-snapshot"
@@ -242,7 +242,7 @@ func (s *Source) PlanSteps(p *audit.Plan, planTo, toFile string) (steps []screen
 	case p.Applied:
 		steps = append(steps, screen.Step{Why: "check the result", Words: s.Command("audit")})
 	}
-	if planTo != "" && p.LooksAgain() {
+	if p.LookedAtAgain() > 0 && (planTo != "" || p.Applied) {
 		steps = append(steps, screen.Step{Why: "repair what the API servers keep, which no plan holds", Words: s.Command("repair", "--apply")})
 	}
 	objects, others, owners := screen.PlanLeft(p, false)
