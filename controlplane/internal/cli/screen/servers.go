@@ -107,7 +107,9 @@ func leaseText(server audit.Server) string {
 	case l.EtcdLease == clusterstate.LeaseMissing:
 		return written + ", never expires: etcd has no lease for the key"
 	case l.LeftSeconds > 0:
-		return fmt.Sprintf("%s, expires in %d s unless the server writes it again", written, l.LeftSeconds)
+		// A write takes a new lease of etcd, whose time to live has begun then.
+		return fmt.Sprintf("written %d s ago at revision %d, expires in %d s unless the server writes it again",
+			max(l.TTLSeconds-l.LeftSeconds, 0), l.ModRevision, l.LeftSeconds)
 	case l.TTLSeconds > 0:
 		return fmt.Sprintf("%s, expires %d s after the start of etcd", written, l.TTLSeconds)
 	}
