@@ -2,86 +2,18 @@
 package cli
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/etcdflags"
-	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/ranges"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/screen"
-	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/source"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/version"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
-
-// A Program is one of those that have the commands of this package.
-type Program struct {
-	// Name is what the program is called by; the usage and the examples have it in place of rangekeeper.
-	Name string
-	// About ends the sentence "It also allocates from the stored ranges, as kube-apiserver does".
-	About string
-	// Commands returns those that only this program has.
-	Commands func() []*cobra.Command
-	// Unreachable and Failed are errors of what only this program has: a store is in use by another process, a server
-	// failed.
-	Unreachable, Failed []error
-	// Linked is what only some programs link.
-	Linked source.Linked
-	// AddLocal adds the flags of the store in this process to a command; nil if the program has none.
-	AddLocal func(c *cobra.Command) ranges.Local
-	// StoreHelp ends the sentence "It is kept in the etcd at --endpoints".
-	StoreHelp string
-}
-
-// rangesHelp says where the RANGE of a command is.
-func (p *Program) rangesHelp() string {
-	return `RANGE is serviceips, secondaryserviceips or servicenodeports. It is kept in the etcd
-at --endpoints` + p.StoreHelp + "."
-}
-
-// Main runs the command of these arguments, and ends the process. SIGINT and SIGTERM end the command in order; a second
-// one ends the process at once.
-func (p *Program) Main(args []string) {
-	ctx, cancel := context.WithCancel(context.Background())
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		<-signals
-		signal.Stop(signals) // before the command is cancelled, so that no second signal is lost
-		cancel()
-	}()
-	os.Exit(p.Run(ctx, args, os.Stdout, os.Stderr))
-}
-
-// Run runs one command and returns the exit code. Data go to stdout, all else to
-// stderr.
-func (p *Program) Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	stderr = screen.Messages{Writer: stderr, Program: p.Name}
-	root := newRoot(p, stdout, stderr)
-	root.SetArgs(args)
-	switch err := root.ExecuteContext(ctx); {
-	case err == nil:
-		return exitOK
-	case errors.Is(err, ErrFound):
-		return exitFound
-	case errors.Is(err, ErrUnseen):
-		return exitUnseen
-	default:
-		fmt.Fprintf(stderr, "rangekeeper: %v\n", err)
-		return p.exitCode(err)
-	}
-}
-
-// Command returns the program's command, for its documents.
-func (p *Program) Command() *cobra.Command { return newRoot(p, io.Discard, io.Discard) }
 
 func newRoot(p *Program, stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
