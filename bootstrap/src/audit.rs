@@ -26,7 +26,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Endpoints, Service};
+use k8s_openapi::api::core::v1::{EndpointPort, Endpoints, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use rangekeeper::address::parse_address;
 use rangekeeper::audit::Remedy;
@@ -57,8 +57,11 @@ pub struct Observed {
     pub lease_ttl: Duration,
     /// All keys below `masterleases/`, read after the objects; none if the source does not show them.
     pub leases: Option<Vec<ObservedLease>>,
+    /// The leases as they were when the watch of the objects began; empty after one look. The server of one that
+    /// expires was alive, and may only be slow.
+    pub earlier: Vec<ObservedLease>,
     /// The leases that servers wrote while the objects were watched, also those that have expired since: such a server
-    /// was alive, and may only be slow.
+    /// was alive, too.
     pub renewed: Vec<StoredLease>,
     /// The Service `kubernetes` and its endpoints; none if the source does not show them.
     pub objects: Option<Box<KubernetesObjects>>,
@@ -75,6 +78,7 @@ impl Default for Observed {
             etcd_prefix: etcd_prefix(),
             lease_ttl: Periods::default().lease_ttl,
             leases: None,
+            earlier: Vec::new(),
             renewed: Vec::new(),
             objects: None,
             namespaces: None,
@@ -126,6 +130,12 @@ pub struct KubernetesObjects {
     /// How long they were watched without a write of Endpoints or slices; 0 after one look.
     #[serde(rename = "unchangedMs", with = "crate::millis")]
     pub unchanged: Duration,
+}
+
+impl KubernetesObjects {
+    fn exist(&self) -> bool {
+        self.service.is_some() || self.endpoints.is_some() || !self.slices.is_empty()
+    }
 }
 
 /// The kind of a finding.
@@ -244,6 +254,9 @@ pub enum Unseen {
     LiveServers,
     /// The Service `kubernetes` and its endpoints.
     Objects,
+    /// Which port the servers have, as no two of the Service, the Endpoints and the slice have the same, so that
+    /// nothing is written into these.
+    Port,
     /// The namespaces.
     Namespaces,
     /// The primary range of ClusterIPs, which the Service has an address of.
@@ -466,7 +479,7 @@ fn judge_objects(objects: &KubernetesObjects, leases: Option<&Leases<'_>>, obser
     let before = verdict.findings.len();
     // Without any lease, servers keep the endpoints in another way, or none of them runs.
     let keepers = leases.filter(|leases| !leases.live.is_empty());
-    if leases.is_some() && keepers.is_none() && !found.is_empty() && !observed.at_rest {
+    if leases.is_some() && keepers.is_none() && objects.exist() && !observed.at_rest {
         verdict.unseen.push(Unseen::LiveServers);
     }
     if let Some(leases) = keepers {
@@ -507,9 +520,14 @@ fn judge_objects(objects: &KubernetesObjects, leases: Option<&Leases<'_>>, obser
         verdict.about(Reason::EndpointSliceDiffers, NAME, key(Kind::EndpointSlice), message);
     }
     if let Some(leases) = leases.filter(|_| verdict.findings.len() > before && !observed.at_rest) {
-        let renewed = observed.renewed.iter().filter_map(|lease| check(lease, None).0);
-        let alive: BTreeSet<String> = renewed.filter(|address| found.contains(address)).collect();
-        let repairs = repair_endpoints(objects, own, leases, &alive);
+        let earlier = observed.earlier.iter().filter(|lease| !lease.never_expires()).map(|lease| &lease.stored);
+        let held = earlier.chain(&observed.renewed).filter_map(|lease| check(lease, None).0);
+        let alive: BTreeSet<String> = held.filter(|address| found.contains(address)).collect();
+        let ports = ports::agreed(objects.service.as_ref(), objects.endpoints.as_ref(), own);
+        if ports.is_none() && keepers.is_some() {
+            verdict.unseen.push(Unseen::Port);
+        }
+        let repairs = ports.map(|ports| repair_endpoints(objects, own, ports, leases, &alive)).unwrap_or_default();
         let (is_possible, is_due) = (!repairs.is_empty(), may_repair(objects, observed));
         for finding in &mut verdict.findings[before..] {
             let is_left = finding.reason == Reason::EndpointWithoutLease && alive.contains(&finding.value);
@@ -528,11 +546,12 @@ fn may_repair(objects: &KubernetesObjects, observed: &Observed) -> bool {
 }
 
 /// The writes after which Endpoints and slice have the addresses of all servers that hold leases, and keep those of
-/// servers that are alive, as they wrote one while the objects were watched. None without a server that lives, while it
-/// is unknown whether one lives, and if it is unknown which [ports](ports::agreed) they have.
+/// servers that are alive, as they held or wrote one while the objects were watched. None without a server that lives,
+/// and while it is unknown whether one lives.
 fn repair_endpoints(
     objects: &KubernetesObjects,
     own: Option<&EndpointSlice>,
+    ports: Vec<EndpointPort>,
     leases: &Leases<'_>,
     alive: &BTreeSet<String>,
 ) -> Vec<Request> {
@@ -540,7 +559,6 @@ fn repair_endpoints(
         return Vec::new();
     }
     let existing = objects.endpoints.as_ref();
-    let Some(ports) = ports::agreed(objects.service.as_ref(), existing, own) else { return Vec::new() };
     let addresses = leases.kept.union(alive).cloned().collect();
     let change = endpoints::plan(existing, &Wanted { addresses, ports, reconcile_ports: true, ..Wanted::default() });
     let Some(endpoints) = change.object().or(existing) else { return Vec::new() };

@@ -7,8 +7,8 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::endpoints::{has_right_form, is_valid, port_key};
 
-/// The ports of which two of the objects agree, or that are all that is known. `None` if no object has ports that an
-/// API server takes, or no two have the same: nobody can tell which are right.
+/// The ports of which two of the objects agree, or those of the Endpoints if no other object has any. `None` if
+/// nobody can tell which are right: a server that runs keeps the ports that it finds, so that wrong ones would stay.
 ///
 /// A server writes its port into each of them (kubernetes `pkg/controlplane/controller/kubernetesservice`): as the
 /// target of the Service's port, and as that of its endpoints.
@@ -22,14 +22,13 @@ pub(crate) fn agreed(
     for ports in &mut known {
         ports.take_if(|ports| ports.is_empty() || !is_valid(ports));
     }
-    let mut known = known.into_iter().flatten();
-    let first = known.next()?;
-    let others: Vec<_> = known.collect();
     let same = |a: &[EndpointPort], b: &[EndpointPort]| a.iter().map(port_key).eq(b.iter().map(port_key));
-    match others.as_slice() {
-        [] => Some(first),
-        others if others.iter().any(|ports| same(ports, &first)) => Some(first),
-        [second, third] if same(second, third) => Some(second.clone()),
+    match known {
+        [Some(endpoints), None, None] => Some(endpoints),
+        [Some(endpoints), slice, service] if slice.iter().chain(&service).any(|ports| same(ports, &endpoints)) => {
+            Some(endpoints)
+        }
+        [_, Some(slice), Some(service)] if same(&slice, &service) => Some(slice),
         _ => None,
     }
 }

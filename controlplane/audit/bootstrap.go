@@ -26,6 +26,7 @@ type bootstrapQuestion struct {
 	AtRest       bool            `json:"atRest"`
 	EtcdPrefix   string          `json:"etcdPrefix"`
 	Leases       []observedLease `json:"leases"`
+	Earlier      []observedLease `json:"earlier,omitempty"`
 	Renewed      []storedLease   `json:"renewed,omitempty"`
 	Objects      *objects        `json:"objects"`
 	Namespaces   []string        `json:"namespaces"`
@@ -176,6 +177,11 @@ func (a *Audit) bootstrapQuestion(o Options) bootstrapQuestion {
 	if b.LeasesUnseen == "" {
 		q.Leases = []observedLease{}
 		a.leaseKeys = map[string]string{}
+		if o.Earlier != nil {
+			for _, lease := range o.Earlier.Leases {
+				q.Earlier = append(q.Earlier, observedLease{a.stored(lease), lease.State, lease.TTL.Milliseconds(), 0})
+			}
+		}
 		for _, lease := range o.Renewed {
 			q.Renewed = append(q.Renewed, a.stored(lease))
 		}
@@ -251,6 +257,8 @@ func (a *Audit) bootstrapUnseen(what string) {
 	case "liveServers":
 		// It hides nothing of a cluster whose servers keep the endpoints in another way, for ever.
 		a.unknownServers("which addresses in the endpoints of the Service kubernetes are those of servers that live: no server holds a lease, as none runs, or --endpoint-reconciler-type of the servers is not lease")
+	case "port":
+		a.unknownServers("on which port the API servers listen: no two of the Service kubernetes, its Endpoints and its EndpointSlice have the same, so no repair writes Endpoints and slice")
 	case "objects":
 		say("the endpoints of the Service kubernetes", a.objectsUnseen())
 	case "namespaces":

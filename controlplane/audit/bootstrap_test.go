@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -176,7 +177,8 @@ func TestEndpointsRepair(t *testing.T) {
 		t.Errorf("%q", endpoints.Value)
 	}
 
-	// Without Endpoints, and with those of a wrong form, the port is that of the Service.
+	// Without Endpoints, and with those of a wrong form, the port is that of the Service and the slice. That of the
+	// Service alone may be wrong, and servers would keep it.
 	service := corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"}, Spec: corev1.ServiceSpec{
 		ClusterIP: "10.96.0.1", Ports: []corev1.ServicePort{{Name: "https", Port: 443, TargetPort: intstr.FromInt32(26443), Protocol: corev1.ProtocolTCP}},
 	}}
@@ -189,12 +191,24 @@ func TestEndpointsRepair(t *testing.T) {
 		bootstrap := *b
 		bootstrap.Endpoints = damaged
 		state.Bootstrap = &bootstrap
+		undecided, err := audit.New(&state, audit.Options{Judge: rangekeeper.BootstrapPlan, Now: time.Now(), Earlier: &bootstrap, Watched: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects, err := undecided.ServerObjects(time.Now())
+		if u := undecided.Report().Unknown; err != nil || len(objects) > 0 || len(u) != 1 || !strings.HasPrefix(u[0].Message, "on which port the API servers listen: ") {
+			t.Errorf("%+v, %+v, %v", objects, u, err)
+		}
+		bootstrap.Slices = []discoveryv1.EndpointSlice{{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes", ResourceVersion: "70"}, AddressType: discoveryv1.AddressTypeIPv4,
+			Ports: []discoveryv1.EndpointPort{{Name: new("https"), Port: new(int32(26443)), Protocol: new(corev1.ProtocolTCP)}},
+		}}
 		a, err := audit.New(&state, audit.Options{Judge: rangekeeper.BootstrapPlan, Now: time.Now(), Earlier: &bootstrap, Watched: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
-		objects, err := a.ServerObjects(time.Now())
-		if err != nil || len(objects) != 2 || objects[0].ModRevision != version || objects[0].Kind != audit.KindEndpoints {
+		objects, err = a.ServerObjects(time.Now())
+		if err != nil || len(objects) != 2 || objects[1].ModRevision != 70 || objects[0].ModRevision != version || objects[0].Kind != audit.KindEndpoints {
 			t.Fatalf("%+v, %v: %+v", objects, err, a.Report().Findings)
 		}
 		var written corev1.Endpoints
@@ -209,6 +223,39 @@ func TestEndpointsRepair(t *testing.T) {
 		if version == 0 && (written.UID == "" || written.CreationTimestamp.IsZero()) {
 			t.Errorf("%+v", written.ObjectMeta)
 		}
+	}
+
+	// A server whose lease has expired between the looks was alive.
+	earlier := *b
+	earlier.Leases = append(slices.Clone(b.Leases), clusterstate.ServerLease{
+		Key: "/registry/masterleases/192.0.2.9", Value: []byte(strings.Replace(string(lease), "192.0.2.1", "192.0.2.9", 1)), ID: 9, State: clusterstate.LeaseGranted,
+	})
+	a, err = audit.New(state, audit.Options{Judge: rangekeeper.BootstrapPlan, Now: time.Now(), Earlier: &earlier, Watched: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err = a.ServerObjects(time.Now())
+	if err != nil || len(objects) != 2 || !strings.Contains(string(objects[0].Value), "192.0.2.9") {
+		t.Errorf("%+v, %v", objects, err)
+	}
+
+	// If no lease is left at the second look, the plan says what it does not know then.
+	plan, err := a.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := *b
+	gone.Leases = nil
+	later := *state
+	later.Bootstrap = &gone
+	a, err = audit.New(&later, audit.Options{Judge: rangekeeper.BootstrapPlan, Now: time.Now(), Earlier: b, Watched: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := len(plan.Unknown)
+	plan.ServersRepaired(a, nil)
+	if u := plan.Unknown; before != 0 || len(u) != 1 || !strings.Contains(u[0].Message, "no server holds a lease") {
+		t.Errorf("%d, %+v", before, u)
 	}
 
 	// A server that wrote its lease between the looks was paused, and is not dead.

@@ -103,6 +103,8 @@ func (a *Audit) written(of *storedObject) (o ServerObject, err error) {
 func (p *Plan) ServersRepaired(later *Audit, done []ServerObject) {
 	p.Findings = append(slices.DeleteFunc(p.Findings, func(f Finding) bool { return f.ofBootstrap }), later.ofBootstrap...)
 	sortFindings(p.Findings)
+	_, _, unknown := later.KubernetesService()
+	p.Unknown = append(slices.DeleteFunc(slices.Clone(p.Unknown), Unknown.IsOfBootstrap), unknown...)
 	p.ServerObjects = done
 	p.summarize()
 }

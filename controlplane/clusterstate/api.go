@@ -3,6 +3,7 @@ package clusterstate
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -224,10 +225,17 @@ func readBootstrap(ctx context.Context, client rest.Interface) *Bootstrap {
 		b.Endpoints, err = nil, nil
 	}
 	if err == nil {
-		var list discoveryv1.EndpointSliceList
-		err = getJSON(ctx, client.Get().AbsPath("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices").
-			Param("labelSelector", discoveryv1.LabelServiceName+"="+KubernetesService), &list)
-		b.Slices = list.Items
+		for _, selector := range [][2]string{
+			{"fieldSelector", "metadata.name=" + KubernetesService}, // also one that has lost its label
+			{"labelSelector", discoveryv1.LabelServiceName + "=" + KubernetesService},
+		} {
+			var list discoveryv1.EndpointSliceList
+			err = cmp.Or(err, getJSON(ctx, client.Get().AbsPath("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices").Param(selector[0], selector[1]), &list))
+			isKnown := func(slice discoveryv1.EndpointSlice) bool {
+				return slice.Name == KubernetesService && len(b.Slices) > 0
+			}
+			b.Slices = append(b.Slices, slices.DeleteFunc(list.Items, isKnown)...)
+		}
 	}
 	b.ObjectsUnseen = whyUnseen(err)
 	for _, name := range systemNamespaces {

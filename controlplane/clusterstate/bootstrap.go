@@ -27,7 +27,7 @@ type Bootstrap struct {
 	Leases []ServerLease
 	// Endpoints are those of the Service kubernetes, nil if there are none.
 	Endpoints *corev1.Endpoints
-	// Slices are the EndpointSlices of that Service.
+	// Slices are the EndpointSlices of that Service: the one with its name, and others with its label.
 	Slices []discoveryv1.EndpointSlice
 	// Namespaces are the names of those that exist, at least of the system namespaces.
 	Namespaces []string
@@ -172,7 +172,7 @@ func (b *Bootstrap) add(p bootstrapPrefixes, kv *mvccpb.KeyValue) {
 		if name == KubernetesService { // the one that is compared with the Endpoints
 			unseen = &b.ObjectsUnseen
 		}
-		if decoded(unseen, key, decodeStored(&slice, metav1.NamespaceDefault+"/"+name, kv, endpointSliceKind)) && slice.Labels[discoveryv1.LabelServiceName] == KubernetesService {
+		if decoded(unseen, key, decodeStored(&slice, metav1.NamespaceDefault+"/"+name, kv, endpointSliceKind)) && (name == KubernetesService || slice.Labels[discoveryv1.LabelServiceName] == KubernetesService) {
 			b.Slices = append(b.Slices, slice)
 		}
 	}

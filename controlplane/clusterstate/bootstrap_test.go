@@ -82,6 +82,10 @@ func TestBootstrap(t *testing.T) {
 	if now := read()[0]; now.Leases[0].Unchanged(both[0]) || !now.Leases[1].Unchanged(both[0]) || now.EndpointsUnchanged(both[0]) {
 		t.Error("both were written")
 	}
+	put("/registry/endpointslices/default/kubernetes", slice("kubernetes", ""))
+	if now := read()[0]; len(now.Slices) != 1 || now.ObjectsUnseen != "" {
+		t.Errorf("without its label the slice is missing: %+v", now)
+	}
 	// The endpoints are compared without one that may be of another Service.
 	put("/registry/endpointslices/default/web-1", "damaged")
 	for _, b := range read() {

@@ -76,13 +76,15 @@ func TestBitmapDisagreesOnAServer(t *testing.T) {
 	}
 	// The server needs a moment for its first ServiceCIDR, and for the object of its own Service.
 	wait(func() error { return create(client, "other", other) })
+	var report audit.Report
 	wait(func() error {
-		if code, stdout, stderr := run(t, append([]string{"audit"}, source...)...); code != exitOK {
+		code, stdout, stderr := run(t, append([]string{"audit", "-o", "json"}, source...)...)
+		if code != exitOK {
 			return errors.New(stdout + stderr)
 		}
-		return nil
+		return json.Unmarshal([]byte(stdout), &report)
 	})
-	if report := audited(exitOK); mode(report) != audit.ModeBitmap {
+	if mode(report) != audit.ModeBitmap {
 		t.Errorf("%+v", report.Ranges)
 	}
 
@@ -91,7 +93,7 @@ func TestBitmapDisagreesOnAServer(t *testing.T) {
 	if refused == nil || !strings.Contains(refused.Error(), "already allocated") {
 		t.Fatal("not refused:", refused)
 	}
-	report := audited(exitFound)
+	report = audited(exitFound)
 	if len(report.Leaks) != 0 || len(report.Findings) != 1 || report.Findings[0].Reason != rangekeeper.ReasonBitmapDisagrees.String() ||
 		report.Findings[0].Value != stale || report.Findings[0].Kind != audit.KindServiceCIDR || report.Findings[0].Name != "kubernetes" {
 		t.Errorf("%+v, %+v", report.Findings, report.Leaks)

@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -128,6 +130,9 @@ func TestPausedServerStays(t *testing.T) {
 			}
 		}
 	}()
+	if _, text, _ := run(t, "audit", "--endpoints", etcd.Endpoints()[0]); !strings.Contains(nextSteps(text), "show the repair of 3 of 3; add --apply to write it") {
+		t.Error(text)
+	}
 	if _, text, _ := run(t, "repair", "--endpoints", etcd.Endpoints()[0]); !strings.Contains(text, "0 set, 0 cleared, 3 findings to look at again (not applied)") {
 		t.Error(text)
 	}
@@ -162,6 +167,41 @@ func TestExplainManyServers(t *testing.T) {
 	}
 	if all := runJSON[audit.Explanations](t, exitFound, "explain", "kubernetes", "--endpoints", etcd.Endpoints()[0]); len(all.Servers) != 301 || len(all.Findings) != 600 {
 		t.Errorf("%d servers, %d findings", len(all.Servers), len(all.Findings))
+	}
+}
+
+// TestKeysOfOthers: a key that somebody wrote into etcd reaches a terminal as text, and in part if it is long.
+func TestKeysOfOthers(t *testing.T) {
+	etcd := etcdtest.Start(t, etcdtest.Fixture(etcdtest.DualStack, "clean.db.gz"))
+	const directory, evil = "/registry/masterleases/", "10.0.0.9\x1b[31m\r\n\u202e\xff"
+	for _, key := range []string{evil, strings.Repeat("long", 5000)} {
+		if _, err := etcd.Client().Put(t.Context(), directory+key, "damaged"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"many-0", "many-1", "many-2", "many-3", "evil\x1b[31m\n"} {
+		quoted, err := json.Marshal(name)
+		if err == nil {
+			_, err = etcd.Client().Put(t.Context(), "/registry/endpointslices/default/"+name, `{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","addressType":"IPv4",
+				"endpoints":[{"addresses":["10.0.9.9"]}],"metadata":{"namespace":"default","name":`+string(quoted)+`,"labels":{"kubernetes.io/service-name":"kubernetes"}}}`)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, command := range [][]string{{"audit"}, {"audit", "-o", "wide"}, {"repair"}, {"repair", "-o", "wide"}, {"explain", "kubernetes"}} {
+		code, text, stderr := run(t, append(command, "--endpoints", etcd.Endpoints()[0])...)
+		if code != exitFound || !strings.Contains(text, `10.0.0.9\`) {
+			t.Errorf("%q: %d: %s%s", command, code, text, stderr)
+		}
+		for line := range strings.Lines(text) {
+			if line = strings.TrimSuffix(line, "\n"); len(line) > 2500 || strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) {
+				t.Errorf("%q: %q", command, line)
+			}
+		}
+		if isShort := strings.Contains(text, "and 3 more\"  "); isShort != (command[0] == "explain") {
+			t.Errorf("%q: %s", command, text)
+		}
 	}
 }
 

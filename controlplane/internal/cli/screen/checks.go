@@ -2,7 +2,6 @@ package screen
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/preflight"
@@ -43,12 +42,6 @@ func (s *Screen) Preflight(r *preflight.Report) {
 			s.check(check, shown)
 		}
 	}
-}
-
-// escaped shows a sentence, which may have texts of others in it, without handing control characters to the terminal.
-func escaped(sentence string) string {
-	quoted := strconv.Quote(sentence)
-	return strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(quoted[1 : len(quoted)-1])
 }
 
 // check writes one check with its remedy, and its command unless it is shown already.

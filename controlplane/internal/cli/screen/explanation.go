@@ -101,7 +101,7 @@ func (s *Screen) Explanation(e *audit.Explanation, program string) {
 	}
 	line("Services", services)
 	for _, u := range e.Unknown {
-		line("Unknown", u.Message)
+		line("Unknown", escaped(u.Message))
 	}
 	for _, f := range e.Findings {
 		if len(f.Claimants) == 0 {
@@ -120,7 +120,7 @@ func (s *Screen) Explanation(e *audit.Explanation, program string) {
 	shown := map[string]bool{} // findings about several Services may be the same
 	for _, f := range e.Findings {
 		if text := f.Reason + ": " + f.Message; !shown[text] {
-			line("Finding", text)
+			line("Finding", escaped(text))
 			shown[text] = true
 		}
 		if entry, ok := runbook.Named(f.Reason); ok && !shown[f.Reason] {

@@ -74,7 +74,7 @@ func FaultOf(f audit.Finding, wide bool) Fault {
 		claimants = append(claimants, append([]string{row[0]}, claimant...))
 	}
 	if wide {
-		row = append(row, f.Message)
+		row = append(row, escaped(f.Message))
 	}
 	return Fault{f.Severity, f.Reason, f.Value, f.Subject(), row, claimants}
 }

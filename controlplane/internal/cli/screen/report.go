@@ -71,7 +71,7 @@ func (s *Screen) unreadable(all []audit.Unreadable) {
 	var faults []Fault
 	for _, u := range all {
 		f := Fault{Value: u.Key, row: []string{u.Kind, Printable(u.Key)}}
-		for _, line := range Wrapped(Printable(u.Message), s.width-4, 0) {
+		for _, line := range Wrapped(escaped(u.Message), s.width-4, 0) {
 			f.claimants = append(f.claimants, []string{line})
 		}
 		faults = append(faults, f)
@@ -97,7 +97,7 @@ func (s *Screen) unknown(all []audit.Unknown) {
 	s.Blank()
 	s.text(0, bold, "Unknown")
 	for _, unknown := range all {
-		for _, line := range Wrapped("- "+Printable(unknown.Message), s.width-2, 2) {
+		for _, line := range Wrapped("- "+escaped(unknown.Message), s.width-2, 2) {
 			s.b.WriteString("  " + line + "\n")
 		}
 	}

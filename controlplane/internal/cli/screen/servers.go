@@ -17,7 +17,11 @@ func (s *Screen) Servers(servers []audit.Server, findings []audit.Finding, unkno
 	s.text(0, bold, fmt.Sprintf("API servers: %d", len(servers)))
 	rows := [][]string{{"ADDRESS", "ENDPOINTS", "SLICES", "LEASE"}}
 	for _, server := range servers {
-		slices := strings.Join(server.Slices, ", ")
+		names := server.Slices
+		if len(names) > mostSlices {
+			names = append(names[:mostSlices:mostSlices], fmt.Sprintf("and %d more", len(names)-mostSlices))
+		}
+		slices := strings.Join(names, ", ")
 		if server.InEndpoints == nil {
 			slices = "?"
 		} else if slices == "" {
@@ -39,7 +43,7 @@ func (s *Screen) Servers(servers []audit.Server, findings []audit.Finding, unkno
 		}
 		s.Blank()
 		for _, f := range findings[:min(n, mostServers)] {
-			s.text(0, "", reason+": "+Printable(f.Message))
+			s.text(0, "", reason+": "+escaped(f.Message))
 		}
 		s.more(0, n-mostServers)
 		if entry, ok := runbook.Named(reason); ok {
@@ -51,8 +55,12 @@ func (s *Screen) Servers(servers []audit.Server, findings []audit.Finding, unkno
 	s.unknown(unknown)
 }
 
-// mostServers is the number of servers, and of findings with one reason, that are shown.
-const mostServers = 20
+const (
+	// mostServers is the number of servers, and of findings with one reason, that are shown.
+	mostServers = 20
+	// mostSlices is that of the slices of a server.
+	mostSlices = 3
+)
 
 // more counts what is not shown, if there is any.
 func (s *Screen) more(indent, n int) {

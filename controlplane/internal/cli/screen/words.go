@@ -3,18 +3,43 @@ package screen
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 )
 
+// longestText is the number of bytes from which on a text of others is shown in part: names and keys of objects are
+// shorter.
+const longestText = 600
+
 // Printable shows a text that someone wrote where an address belongs without
 // handing control characters to the terminal.
 func Printable(value string) string {
-	if quoted := fmt.Sprintf("%q", value); quoted != `"`+value+`"` {
+	value = clipped(value)
+	if quoted := strconv.Quote(value); quoted != `"`+value+`"` {
 		return quoted
 	}
 	return value
+}
+
+// escaped shows a sentence, which may have texts of others in it, without handing control characters to the terminal.
+func escaped(sentence string) string {
+	quoted := strconv.Quote(clipped(sentence))
+	return strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(quoted[1 : len(quoted)-1])
+}
+
+// clipped returns the beginning of a long text, with its length.
+func clipped(text string) string {
+	if len(text) <= longestText {
+		return text
+	}
+	end := longestText
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return fmt.Sprintf("%s... (%d bytes)", text[:end], len(text))
 }
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:,@%+=-]+$`)

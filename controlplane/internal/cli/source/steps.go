@@ -139,11 +139,11 @@ func (s *Source) repairSteps(r *audit.Report) []screen.Step {
 	}
 	n, leaks := 0, 0
 	for _, f := range r.Findings {
-		byNobody := s.isKine && f.Reason == rangekeeper.ReasonBitmapDisagrees.String() // servers never compare the two
-		if f.IsOfBootstrap() {                                                         // servers repair the rest, and those of kine all
-			byNobody = f.Remedy != rangekeeper.RemedyRepair || s.isKine
+		is := repaired(f.Remedy) && !(s.isKine && f.Reason == rangekeeper.ReasonBitmapDisagrees.String()) // servers never compare the two
+		if f.IsOfBootstrap() {                                                                            // servers repair the rest, and those of kine all
+			is = !s.isKine && (f.Remedy == rangekeeper.RemedyRepair || f.Stays)
 		}
-		if repaired(f.Remedy) && !byNobody {
+		if is {
 			n++
 		}
 	}
@@ -240,7 +240,11 @@ func (s *Source) PlanSteps(p *audit.Plan, planTo, toFile string) (steps []screen
 		}
 		steps = append(steps, screen.Step{Why: "check the repaired snapshot, then restore it as the runbook says", Words: words})
 	case p.Applied:
-		steps = append(steps, screen.Step{Why: "check the result", Words: s.Command("audit")})
+		why := "check the result"
+		if slices.ContainsFunc(p.ServerObjects, func(o audit.ServerObject) bool { return o.Kind == audit.KindMasterLease }) {
+			why += ", once the servers have had 20 seconds to put the endpoints right"
+		}
+		steps = append(steps, screen.Step{Why: why, Words: s.Command("audit")})
 	}
 	if p.LookedAtAgain() > 0 && (planTo != "" || p.Applied) {
 		steps = append(steps, screen.Step{Why: "repair what the API servers keep, which no plan holds", Words: s.Command("repair", "--apply")})
