@@ -7,7 +7,7 @@ use crate::range_allocation::{Form, RangeAllocation};
 use crate::snapshot::restore_for;
 
 use super::config::Replace;
-use super::operation::Failure;
+use super::failure::Failure;
 use super::request::{KeyState, KeyValue};
 
 /// The stored object in one state of its key.

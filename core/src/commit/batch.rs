@@ -6,7 +6,8 @@ use crate::allocator::Allocator;
 use crate::range::Range;
 
 use super::base::{Base, Content, Readable};
-use super::operation::{Failure, Operation, Outcome};
+use super::failure::Failure;
+use super::operation::{Operation, Outcome};
 use super::pending::Pending;
 use super::plan::{Context, Effect, Plan, Planned};
 use super::request::{KeyState, StoreRequest, Witness};

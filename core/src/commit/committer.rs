@@ -9,10 +9,11 @@ use crate::range::Range;
 
 use super::batch::{Batch, Memory};
 use super::config::{Config, Replace};
+use super::failure::Failure;
 use super::flight::Flight;
 use super::history::History;
 use super::limits::Limits;
-use super::operation::{Failure, Known, Operation, Outcome, Ticket};
+use super::operation::{Known, Operation, Outcome, Ticket};
 use super::pacing::Pacing;
 use super::pending::{Pending, Submitter};
 use super::plan::Context;

@@ -7,8 +7,9 @@ use crate::range::Range;
 
 use super::batch::{Batch, Entry};
 use super::edit::Edited;
+use super::failure::Failure;
 use super::history::History;
-use super::operation::{Diff, Failure, Operation, Outcome, ServiceList};
+use super::operation::{Diff, Operation, Outcome, ServiceList};
 use super::pending::{Pending, Submitter};
 use super::plan::Planned;
 use super::protection::Protection;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::range::Range;
 
 use super::batch::Batch;
-use super::operation::{Failure, Outcome};
+use super::failure::Failure;
+use super::operation::Outcome;
 use super::pending::{Pending, Submitter};
 use super::queue::Queue;
 

@@ -19,7 +19,7 @@
 //! | part | owns |
 //! |---|---|
 //! | `queue`, `pending` | the operations that wait, in their order, and the outcomes to hand out |
-//! | `flight`, `batch`, `plan`, `edit` | the request under way; its operations, evaluated on one state; their effect |
+//! | `flight`, `batch`, `plan` | the request under way; its operations, evaluated on one state; their effect |
 //! | `completion` | nothing: how the operations of an answered batch end |
 //! | `history`, `changes`, `connection` | the newest state of the key; when each offset changed; which store it is |
 //! | `protection`, `quarantine`, `recent` | what was handed out or cleared within the grace, and duplicates |
@@ -128,6 +128,7 @@ mod connection;
 mod edit;
 mod events;
 pub mod exchange;
+mod failure;
 mod flight;
 mod history;
 mod leak_tracker;
@@ -150,11 +151,10 @@ mod tokens;
 pub use committer::Committer;
 pub use config::{Config, Replace};
 pub use edit::{Edit, EditKind, Edited, Fate};
+pub use failure::Failure;
 pub use leak_tracker::LeakTracker;
 pub use limits::Limits;
-pub use operation::{
-    Deferral, Diff, Failure, Finished, Known, Operation, Outcome, Repaired, ServiceList, Ticket, View,
-};
+pub use operation::{Deferral, Diff, Finished, Known, Operation, Outcome, Repaired, ServiceList, Ticket, View};
 pub use repair_pass::{Found, Listing, PassError, RepairPass};
 pub use request::{Answer, Change, Event, Header, KeyState, KeyValue, Step, StoreRequest, Witness};
 pub use tokens::{TokenRequest, Tokens};

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::range::Range;
 
-use super::operation::{Failure, Operation, Outcome, Ticket};
+use super::failure::Failure;
+use super::operation::{Operation, Outcome, Ticket};
 use super::request::KeyState;
 
 /// For whom an operation is carried out.

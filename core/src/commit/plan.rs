@@ -13,10 +13,13 @@ use super::base::{RangeState, Readable};
 use super::changes::Changes;
 use super::config::Replace;
 use super::edit::Edited;
-use super::operation::{Deferral, Diff, Failure, Operation, Outcome, Repaired};
+use super::failure::Failure;
+use super::operation::{Deferral, Diff, Operation, Outcome, Repaired};
 use super::pending::{Pending, Submitter};
 use super::protection::Protection;
 use super::quarantine::Quarantine;
+
+mod edit;
 
 /// What an operation ends with if the store confirms the batch.
 #[derive(Clone, Debug)]

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use crate::range::Range;
 
+use super::failure::Failure;
 use super::limits::Limits;
-use super::operation::{Deferral, Failure, Finished, Operation, Outcome, Ticket, UNKNOWN_REVISION};
+use super::operation::{Deferral, Finished, Operation, Outcome, Ticket, UNKNOWN_REVISION};
 use super::pending::{Pending, Submitter};
 use super::request::KeyState;
 

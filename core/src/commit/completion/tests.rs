@@ -3,8 +3,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::super::batch::Memory;
 use super::super::config::Replace;
+use super::super::failure::Failure;
 use super::super::limits::Limits;
-use super::super::operation::{Failure, Finished};
+use super::super::operation::Finished;
 use super::super::plan::Context;
 use super::super::request::KeyValue;
 use super::super::testing::*;
