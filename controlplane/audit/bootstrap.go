@@ -177,20 +177,23 @@ func (a *Audit) bootstrapQuestion(o Options) bootstrapQuestion {
 	if b.LeasesUnseen == "" {
 		q.Leases = []observedLease{}
 		a.leaseKeys = map[string]string{}
+		observed := func(lease clusterstate.ServerLease) observedLease {
+			return observedLease{a.stored(lease), lease.State, lease.TTL.Milliseconds(), 0}
+		}
 		if o.Earlier != nil {
 			for _, lease := range o.Earlier.Leases {
-				q.Earlier = append(q.Earlier, observedLease{a.stored(lease), lease.State, lease.TTL.Milliseconds(), 0})
+				q.Earlier = append(q.Earlier, observed(lease))
 			}
 		}
 		for _, lease := range o.Renewed {
 			q.Renewed = append(q.Renewed, a.stored(lease))
 		}
 		for _, lease := range b.Leases {
-			observed := observedLease{a.stored(lease), lease.State, lease.TTL.Milliseconds(), 0}
+			now := observed(lease)
 			if o.Earlier != nil && lease.Unchanged(o.Earlier) {
-				observed.UnchangedMs = o.Watched.Milliseconds()
+				now.UnchangedMs = o.Watched.Milliseconds()
 			}
-			q.Leases = append(q.Leases, observed)
+			q.Leases = append(q.Leases, now)
 		}
 	}
 	if a.objectsUnseen() == "" {
@@ -240,7 +243,7 @@ func (a *Audit) primaryRange() string {
 
 // unknownServers adds a sentence about what API servers keep to the report, and which findings it may hide.
 func (a *Audit) unknownServers(text string, hides ...Severity) {
-	a.report.Unknown = append(a.report.Unknown, Unknown{Message: text, Hides: append([]Severity{}, hides...)})
+	a.unknown("", append([]Severity{}, hides...), "%s", text)
 }
 
 // bootstrapUnseen says what is unknown as the source does not show something.

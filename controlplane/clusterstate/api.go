@@ -3,7 +3,6 @@ package clusterstate
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -225,17 +224,13 @@ func readBootstrap(ctx context.Context, client rest.Interface) *Bootstrap {
 		b.Endpoints, err = nil, nil
 	}
 	if err == nil {
-		for _, selector := range [][2]string{
-			{"fieldSelector", "metadata.name=" + KubernetesService}, // also one that has lost its label
-			{"labelSelector", discoveryv1.LabelServiceName + "=" + KubernetesService},
-		} {
-			var list discoveryv1.EndpointSliceList
-			err = cmp.Or(err, getJSON(ctx, client.Get().AbsPath("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices").Param(selector[0], selector[1]), &list))
-			isKnown := func(slice discoveryv1.EndpointSlice) bool {
-				return slice.Name == KubernetesService && len(b.Slices) > 0
-			}
-			b.Slices = append(b.Slices, slices.DeleteFunc(list.Items, isKnown)...)
-		}
+		b.Slices, err = listSlices(ctx, client, "labelSelector", discoveryv1.LabelServiceName+"="+KubernetesService)
+	}
+	isOwn := func(slice discoveryv1.EndpointSlice) bool { return slice.Name == KubernetesService }
+	if err == nil && !slices.ContainsFunc(b.Slices, isOwn) { // it may have lost its label
+		var own []discoveryv1.EndpointSlice
+		own, err = listSlices(ctx, client, "fieldSelector", "metadata.name="+KubernetesService)
+		b.Slices = append(b.Slices, own...)
 	}
 	b.ObjectsUnseen = whyUnseen(err)
 	for _, name := range systemNamespaces {
@@ -247,6 +242,13 @@ func readBootstrap(ctx context.Context, client rest.Interface) *Bootstrap {
 		}
 	}
 	return b
+}
+
+// listSlices returns the EndpointSlices of the namespace default that a selector of this kind selects.
+func listSlices(ctx context.Context, client rest.Interface, kind, selector string) ([]discoveryv1.EndpointSlice, error) {
+	var list discoveryv1.EndpointSliceList
+	err := getJSON(ctx, client.Get().AbsPath("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices").Param(kind, selector), &list)
+	return list.Items, err
 }
 
 // whyUnseen returns the message of an error, "" for none.

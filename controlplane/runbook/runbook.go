@@ -155,8 +155,8 @@ var entries = []Entry{
 		"No Pod reaches the API server through the Service.",
 		"Each server that lives creates the Endpoints within 10 seconds. If none does, `rangekeeper repair --endpoints " +
 			"... --apply` creates them after a second look, 30 seconds later, with the addresses of the leases and the port " +
-			"on which two of Service, Endpoints and slice agree. Then look for a lease that cannot be read (LeaseNotValid), and at the servers' " +
-			"logs.",
+			"on which two of Service, Endpoints and slice agree. Then look for a lease that cannot be read " +
+			"(LeaseNotValid), and at the servers' logs.",
 	},
 	{
 		"EndpointsNotValid", "Endpoints that a server does not write",
@@ -165,8 +165,8 @@ var entries = []Entry{
 		"Connections can go to a wrong port, and the EndpointSlice, which proxies read, need not match.",
 		"Each server that lives repairs the form within 10 seconds. If none does, `rangekeeper repair --endpoints ... " +
 			"--apply` writes them after a second look, 30 seconds later, with the addresses of the leases and the port on " +
-			"which two of Service, Endpoints and slice agree. Then look for a lease that cannot be read (LeaseNotValid), and at the servers' " +
-			"logs.",
+			"which two of Service, Endpoints and slice agree. Then look for a lease that cannot be read (LeaseNotValid), " +
+			"and at the servers' logs.",
 	},
 	{
 		"EndpointSliceDiffers", "The slice does not match the Endpoints",

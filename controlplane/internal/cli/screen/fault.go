@@ -33,8 +33,13 @@ func (s *Screen) list(indent int, faults []Fault) {
 		s.b.WriteString(strings.Join(below[:n], ""))
 		below = below[n:]
 	}
-	if rest > 0 {
-		fmt.Fprintf(&s.b, "%*sand %d more (-o wide shows all)\n", indent, "", rest)
+	s.more(indent, rest, FormatWide)
+}
+
+// more counts what is not shown, if there is any, and names the format that shows it.
+func (s *Screen) more(indent, n int, format string) {
+	if n > 0 {
+		fmt.Fprintf(&s.b, "%*sand %d more (-o %s shows all)\n", indent, "", n, format)
 	}
 }
 

@@ -32,7 +32,7 @@ func (s *Screen) Servers(servers []audit.Server, findings []audit.Finding, unkno
 	if len(servers) > 0 {
 		shown := min(len(rows), mostServers+1)
 		s.rows(2, rows[:shown])
-		s.more(2, len(rows)-shown)
+		s.more(2, len(rows)-shown, FormatJSON)
 		s.clients(servers, findings)
 	}
 	for len(findings) > 0 { // sorted by reason
@@ -45,7 +45,7 @@ func (s *Screen) Servers(servers []audit.Server, findings []audit.Finding, unkno
 		for _, f := range findings[:min(n, mostServers)] {
 			s.text(0, "", reason+": "+escaped(f.Message))
 		}
-		s.more(0, n-mostServers)
+		s.more(0, n-mostServers, FormatJSON)
 		if entry, ok := runbook.Named(reason); ok {
 			s.text(2, "", "Risk: "+entry.Risk)
 			s.text(2, "", "Remedy: "+Called(program, entry.Remedy))
@@ -61,13 +61,6 @@ const (
 	// mostSlices is that of the slices of a server.
 	mostSlices = 3
 )
-
-// more counts what is not shown, if there is any.
-func (s *Screen) more(indent, n int) {
-	if n > 0 {
-		s.text(indent, "", fmt.Sprintf("and %d more (-o json shows all)", n))
-	}
-}
 
 // clients says what a client of the Service sees, if servers that have ended may be among its addresses.
 func (s *Screen) clients(servers []audit.Server, findings []audit.Finding) {

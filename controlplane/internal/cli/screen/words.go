@@ -24,10 +24,13 @@ func Printable(value string) string {
 	return value
 }
 
+// unquoted takes back the quotes and backslashes of strconv.Quote.
+var unquoted = strings.NewReplacer(`\"`, `"`, `\\`, `\`)
+
 // escaped shows a sentence, which may have texts of others in it, without handing control characters to the terminal.
 func escaped(sentence string) string {
 	quoted := strconv.Quote(clipped(sentence))
-	return strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(quoted[1 : len(quoted)-1])
+	return unquoted.Replace(quoted[1 : len(quoted)-1])
 }
 
 // clipped returns the beginning of a long text, with its length.

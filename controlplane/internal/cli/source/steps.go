@@ -134,21 +134,14 @@ func (s *Source) repairSteps(r *audit.Report) []screen.Step {
 	if s.OverAPI() || len(r.Unreadable) > 0 || r.Summary.Services == 0 { // the repair is refused then
 		return nil
 	}
-	repaired := func(remedy rangekeeper.Remedy) bool {
-		return remedy == rangekeeper.RemedyRepair || remedy == rangekeeper.RemedyAPIServer && (s.isKine || !s.Online())
-	}
 	n, leaks := 0, 0
 	for _, f := range r.Findings {
-		is := repaired(f.Remedy) && !(s.isKine && f.Reason == rangekeeper.ReasonBitmapDisagrees.String()) // servers never compare the two
-		if f.IsOfBootstrap() {                                                                            // servers repair the rest, and those of kine all
-			is = !s.isKine && (f.Remedy == rangekeeper.RemedyRepair || f.Stays)
-		}
-		if is {
+		if s.isRepaired(f) {
 			n++
 		}
 	}
 	for _, l := range r.Leaks {
-		if repaired(l.Remedy) {
+		if s.hasRepair(l.Remedy) {
 			leaks++
 		}
 	}
@@ -169,6 +162,22 @@ func (s *Source) repairSteps(r *audit.Report) []screen.Step {
 		why += ", and --clean-leaks to clean " + screen.Count(leaks, "leak") + ", too"
 	}
 	return []screen.Step{{Why: why, Words: s.Command("repair")}}
+}
+
+// isRepaired reports whether the repair of this source, or of kine's server, repairs a finding.
+func (s *Source) isRepaired(f audit.Finding) bool {
+	switch {
+	case f.IsOfBootstrap(): // servers repair the rest, and those of kine all
+		return !s.isKine && (f.Remedy == rangekeeper.RemedyRepair || f.Stays)
+	case s.isKine && f.Reason == rangekeeper.ReasonBitmapDisagrees.String(): // servers never compare the two
+		return false
+	}
+	return s.hasRepair(f.Remedy)
+}
+
+// hasRepair reports whether the repair of this source, or of kine's server, takes care of a value with this remedy.
+func (s *Source) hasRepair(remedy rangekeeper.Remedy) bool {
+	return remedy == rangekeeper.RemedyRepair || remedy == rangekeeper.RemedyAPIServer && (s.isKine || !s.Online())
 }
 
 // serverRepairs says, without a command, who repairs what kine stores.
