@@ -9,13 +9,27 @@ GO ?= go
 $(shell $(CARGO) --version >/dev/null 2>&1 || rustup toolchain install >&2)
 PREFIX ?= /usr/local
 SECONDS ?= 60
-# With -trimpath Go shares compiled packages between all programs, tests and checks: Kubernetes is compiled once.
-# Kubernetes' own builds have grpcnotrace, too. Without it gRPC links text/template, and with that all exported methods
-# of everything that is linked.
-export GOFLAGS := -trimpath -tags=grpcnotrace $(GOFLAGS)
-# How the command is built. Its tests are built so, too, and nothing is compiled twice.
-STATIC := CGO_ENABLED=0
-# Flags of go test. `make check` and `make lint` run go vet, which has to analyse all that a package imports.
+# With -trimpath Go shares compiled packages between all programs, tests and checks; with netgo and osusergo also
+# between those with and without cgo: Kubernetes is compiled once, and without the C library's resolver, as in its own
+# builds.
+# These have grpcnotrace, too. Without it gRPC links text/template, and with that all exported methods of everything
+# that is linked.
+TAGS := grpcnotrace,netgo,osusergo
+export GOFLAGS := -trimpath -tags=$(TAGS) $(GOFLAGS)
+NATIVE := -tags=$(TAGS),rangekeeper_native
+# The library in C that is built and linked: `release` is the one that users get. `test` is built of the same parts as
+# the tests in Rust, in seconds, and has debug assertions: `make check`, `make test` and .ci/run link that one.
+export PROFILE ?= release
+ifeq ($(PROFILE),test)
+export BUILT := $(CURDIR)/target/debug
+else
+export BUILT := $(CURDIR)/target/release
+endif
+# Where C compilers find the library. A path in a Go file would be a part of what Go compiles.
+export LIBRARY_PATH := $(BUILT)
+RUST_TESTS := --locked --workspace --exclude rangekeeper-bench --features rangekeeper/bitvec,rangekeeper/ledger # the bench has no tests
+# Flags of go test. `make check` and `make lint` run go vet, which has to analyse all that a package imports. They do
+# so for the back end in C, as the core in Go is large.
 UNVETTED := -count=1 -vet=off
 # The packages of controlplane whose tests run kube-apiservers, and the tests in the files that do. `make test` runs all
 # other tests.
@@ -41,7 +55,7 @@ PROMTOOL = $(GO) run github.com/prometheus/prometheus/cmd/promtool@v0.316.0
 # The packages of Kubernetes with files in kube-apiserver/dropin/overlay/all.
 DROPIN_PACKAGES = $(sort $(patsubst kube-apiserver/dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find kube-apiserver/dropin/overlay/all -name '*.go'))))
 
-.PHONY: help library purego libraries restored-etcd build run up check format test test-rust test-c test-js test-go test-backends test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short faults bench bench-once profile instructions instructions-record compare compare-backends compare-corpora compare-store compare-apiserver compare-growth measure-audit record compare-model goldens fixtures header install installed dist check-dist outside reproducible fmt lint targets miri tsan crates dependencies manifests chart alerts analyse api-changes doc nightly setup clean
+.PHONY: help library purego libraries restored-etcd build run up check check-go format clippy test test-rust test-c test-js test-go test-sequences test-race test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short stress faults bench bench-once profile instructions instructions-record compare compare-backends compare-corpora compare-store compare-apiserver compare-growth measure-audit record compare-model goldens fixtures header install installed dist check-dist outside reproducible fmt lint targets miri tsan crates dependencies manifests chart alerts analyse api-changes doc nightly setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -49,14 +63,22 @@ help: ## Lists the tasks.
 setup: ## Installs missing tools that tests need (valgrind, pkg-config, protoc, debootstrap).
 	@.ci/setup.sh
 
-library: ## Builds librangekeeper.a and .so into target/release.
+library: $(BUILT)/librangekeeper.a ## Builds librangekeeper.a and .so into target/release; PROFILE=test builds them with debug assertions into target/debug.
+
+# Beside cargo's own check of what has changed, as that would wait for another cargo to end.
+$(BUILT)/librangekeeper.a: $(shell find core/src bootstrap/src ffi/src -name '*.rs') Cargo.lock $(wildcard Cargo.toml */Cargo.toml) ffi/build.rs ffi/localise.sh rust-toolchain.toml
+ifeq ($(PROFILE),test)
+	$(CARGO) build --profile test --lib $(RUST_TESTS)
+	@touch $@
+else
 	$(CARGO) build --release --locked -p rangekeeper-ffi
-	@ffi/localise.sh target/release/librangekeeper.a
+	@ffi/localise.sh $@
+endif
 
 purego: ## Translates the library to Go, go-bindings/internal/wasm, which the Go binding is built of.
 	@go-bindings/purego.sh
 
-# Makes two targets at once: the optimisation of a whole library is one thread.
+# Makes two lists of targets at once, as few of them keep two processors busy.
 at-once = $(MAKE) --no-print-directory $(1) & first=$$! failed=0; $(MAKE) --no-print-directory $(2) || failed=1; wait $$first || failed=1; exit $$failed
 
 libraries:
@@ -64,7 +86,7 @@ libraries:
 
 # An etcd with the content of a snapshot, beside which programs run. It needs no library.
 restored-etcd:
-	@cd controlplane && $(STATIC) nice ../.ci/patiently.sh restored-etcd $(GO) build -o ../target/restored-etcd ./internal/tools/restored-etcd
+	@cd controlplane && nice ../.ci/patiently.sh restored-etcd $(GO) build -o ../target/restored-etcd ./internal/tools/restored-etcd
 
 build: purego $(if $(filter native,$(BACKEND)),library) ## Builds bin/rangekeeper and the plugin bin/kubectl-rangekeeper; BACKEND=native calls the core through cgo.
 	@controlplane/programs.sh bin
@@ -77,9 +99,17 @@ up: build library ## Builds the kube-apiserver with Rangekeeper inside and runs 
 	@kube-apiserver/dropin.sh $(firstword $(RELEASES))
 	bin/rangekeeper up $(ARGS)
 
-check: format libraries doc test-rust ## Checks a commit: format, clippy, links of the documentation, and the tests in Rust and of the binding.
+check: format ## Checks a commit: format, clippy, links of the documentation, the tests in Rust and of the binding, and those of the packages of controlplane and compat that have changed.
+	@$(MAKE) --no-print-directory library PROFILE=test
+	@$(call at-once,clippy doc test-rust,check-go PROFILE=test)
+
+clippy:
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	cd go-bindings && $(GO) vet -unreachable=false ./... && $(GO) test -count=1 -short ./... && $(GO) test -count=1 -tags rangekeeper_native . ./internal/rk
+
+# With the library in C, which is built in seconds. `make test` tests the core as Go.
+check-go:
+	cd go-bindings && $(GO) vet $(NATIVE) $$($(GO) list $(NATIVE) ./... | grep -v internal/wasm) && $(GO) test $(UNVETTED) -short $(NATIVE) . ./internal/rk ./ledgerstore/...
+	for module in controlplane compat; do .ci/changed.sh $$module | (cd $$module && xargs -r sh -c '$(GO) vet $(NATIVE) "$$@" && $(GO) test $(UNVETTED) -short $(NATIVE) "$$@"' -); done
 
 # Seconds, so it comes before what takes minutes.
 format:
@@ -90,10 +120,12 @@ format:
 	@.ci/columns.sh
 	@.ci/links.sh
 
-test: setup libraries test-rust test-c test-go test-js ## Runs all tests that need no kube-apiserver.
+test: setup ## Runs all tests that need no kube-apiserver.
+	@$(MAKE) --no-print-directory libraries PROFILE=test
+	@$(call at-once,test-rust test-c PROFILE=test,test-js test-go PROFILE=test)
 
 test-rust: ## Runs the Rust tests.
-	$(CARGO) test --locked --workspace --exclude rangekeeper-bench --features rangekeeper/bitvec,rangekeeper/ledger # the bench has no tests
+	$(CARGO) test $(RUST_TESTS)
 
 test-c: library ## Runs the C programs plain, under sanitizers and under valgrind.
 	ffi/tests/run.sh
@@ -104,19 +136,21 @@ test-js: purego ## Runs the tests of the npm package.
 test-go: libraries restored-etcd ## Runs the Go tests, the binding's with both back ends and with a stressed collector.
 	cd go-bindings && RANGEKEEPER_SEQUENCES=10000 $(GO) test $(UNVETTED) ./internal/... ./ledgerstore/...
 	cd go-bindings && GOGC=1 $(GO) test $(UNVETTED) .
-	cd go-bindings && GOGC=1 GODEBUG=cgocheck=1 $(GO) test $(UNVETTED) -tags rangekeeper_native .
-	cd go-bindings/etcdstore && $(STATIC) ../../target/restored-etcd ../../testing/testdata/kube-1.32-dual-stack/clean.db.gz $(GO) test $(UNVETTED) ./...
-	cd controlplane && $(STATIC) $(GO) test $(UNVETTED) -short ./...
-	cd compat && $(STATIC) $(GO) test $(UNVETTED) ./...
+	cd go-bindings && GOGC=1 GODEBUG=cgocheck=1 $(GO) test $(UNVETTED) $(NATIVE) .
+	cd go-bindings/etcdstore && ../../target/restored-etcd ../../testing/testdata/kube-1.32-dual-stack/clean.db.gz $(GO) test $(UNVETTED) ./...
+	cd controlplane && $(GO) test $(UNVETTED) -short ./...
+	cd compat && $(GO) test $(UNVETTED) ./...
 
-test-backends: libraries ## Runs 200,000 sequences on both back ends, the tests of both under the race detector, and counts the command's calls into the native one.
+test-sequences: libraries ## Runs 200,000 sequences on both back ends and compares the answers; `make test` runs 10,000.
 	cd go-bindings && $(GO) test $(UNVETTED) ./internal/sequences
+
+test-race: libraries ## Runs the tests of both back ends under the race detector, and counts the command's calls into the native one.
 	cd go-bindings && $(GO) test $(UNVETTED) -race . ./ledgerstore/...
-	cd go-bindings && GOGC=1 GODEBUG=cgocheck=1 $(GO) test $(UNVETTED) -race -tags rangekeeper_native .
-	cd controlplane && $(GO) test $(UNVETTED) -tags rangekeeper_native,grpcnotrace -run '^TestCallsIntoTheLibrary$$' ./internal/cli
+	cd go-bindings && GOGC=1 GODEBUG=cgocheck=1 $(GO) test $(UNVETTED) -race $(NATIVE) .
+	cd controlplane && $(GO) test $(UNVETTED) $(NATIVE) -run '^TestCallsIntoTheLibrary$$' ./internal/cli
 
 test-cluster: apiservers kine dropin ## Builds kube-apiservers and kine, and runs the tests that need them.
-	cd controlplane && $(STATIC) RANGEKEEPER_REQUIRE_APISERVER="$(RELEASES)" $(GO) test $(UNVETTED) -timeout 20m -p 3 -run '$(CLUSTER_TESTS)' $(CLUSTER_PACKAGES) # they wait more than they work
+	cd controlplane && RANGEKEEPER_REQUIRE_APISERVER="$(RELEASES)" $(GO) test $(UNVETTED) -timeout 20m -p 3 -run '$(CLUSTER_TESTS)' $(CLUSTER_PACKAGES) # they wait more than they work
 	cd kube-apiserver/dropin && $(GO) test $(UNVETTED) ./...
 
 apiservers: ## Builds the kube-apiservers of RELEASES that tests run, bin/kube-apiserver-VERSION; minutes the first time.
@@ -133,10 +167,10 @@ conformance: purego ## Runs Kubernetes' own tests of the packages that Rangekeep
 	@cd kube-apiserver/conformance && $(GO) run ./cmd/released $(RELEASES)
 
 e2e: apiservers dropin ## Runs clusters of servers with Rangekeeper inside until their repairs have run: two hours.
-	cd controlplane && $(STATIC) RANGEKEEPER_E2E_LONG=1 RANGEKEEPER_REQUIRE_APISERVER="$(RELEASES)" $(GO) test $(UNVETTED) -v -timeout 3h ./e2e
+	cd controlplane && RANGEKEEPER_E2E_LONG=1 RANGEKEEPER_REQUIRE_APISERVER="$(RELEASES)" $(GO) test $(UNVETTED) -v -timeout 3h ./e2e
 
 e2e-stock: apiservers ## Counts the values that stock kube-apiservers allocate twice, for docs/differences.md; an hour.
-	cd controlplane && $(STATIC) RANGEKEEPER_E2E_STOCK=1 RANGEKEEPER_E2E_LONG=1 RANGEKEEPER_REQUIRE_APISERVER="$(RELEASES)" $(GO) test $(UNVETTED) -v -timeout 2h -run '^TestStock' ./e2e
+	cd controlplane && RANGEKEEPER_E2E_STOCK=1 RANGEKEEPER_E2E_LONG=1 RANGEKEEPER_REQUIRE_APISERVER="$(RELEASES)" $(GO) test $(UNVETTED) -v -timeout 2h -run '^TestStock' ./e2e
 
 examples: build ## Runs the example programs and checks that README.md shows them.
 	examples/run.sh
@@ -209,7 +243,7 @@ goldens: ## Rewrites testing/testdata/reference with the reference's own package
 	cd kube-apiserver/conformance && $(GO) run ./cmd/goldens
 
 fixtures: purego apiservers ## Records in testdata how the stock kube-apiservers of RELEASES repair a damaged cluster; 7 minutes.
-	cd controlplane && $(STATIC) $(GO) run ./internal/tools/fixtures $(RELEASES)
+	cd controlplane && $(GO) run ./internal/tools/fixtures $(RELEASES)
 
 header: ## Rewrites include/rangekeeper.h, and from it the Go side of the C ABI (needs cbindgen 0.29.4).
 	ffi/header.sh
@@ -253,26 +287,18 @@ alerts: ## Checks the alert rules, and plays release/alerts.yaml, with Prometheu
 	cd release && $(PROMTOOL) check rules deploy/chart/alerts.yaml
 	cd release && $(PROMTOOL) test rules alerts.yaml
 
-lint: purego ## Checks in addition to `make check`: go vet of all modules, the header, the faults of the simulation.
-	cd controlplane && $(STATIC) $(GO) vet ./...
-	cd compat && $(STATIC) $(GO) vet ./...
-	cd examples/go && $(GO) vet ./...
-	cd examples/go-operator && $(STATIC) $(GO) vet ./...
-	cd go-bindings/etcdstore && $(STATIC) $(GO) vet ./...
-	cd kube-apiserver/compare && $(GO) vet ./...
-	cd kube-apiserver/conformance && $(GO) vet ./...
-	cd kube-apiserver/stock && $(GO) vet ./...
+lint: library ## Checks in addition to `make check`: go vet of all modules, the header, the faults of the simulation.
+	for module in controlplane compat examples/go examples/go-operator go-bindings/etcdstore kube-apiserver/compare kube-apiserver/conformance kube-apiserver/stock; do \
+		(cd $$module && $(GO) vet $(NATIVE) ./...); done
 	$(GO) vet ffi/header/main.go
 	@kube-apiserver/dropin.sh $(firstword $(RELEASES)) --sources
-	cd kube-apiserver/dropin && $(GO) vet ./... $(DROPIN_PACKAGES)
+	cd kube-apiserver/dropin && $(GO) vet $(NATIVE) ./... $(DROPIN_PACKAGES)
 	ffi/header.sh --check
 	@testing/faults.sh compile
-	@for target in $$(sed -n 's/^make \([a-z -]*\).*/\1/p' .ci/run); do grep -q "[ /]$$target\b" .github/workflows/nightly.yml || \
-		{ echo "lint: .ci/run runs make $$target, and .github/workflows/nightly.yml does not" >&2; exit 1; }; done
 
 targets: setup libraries ## Checks that the library and the binding compile for other platforms, and tests the binding on some (needs rustup targets; minutes).
 	for target in $(TARGETS); do $(CARGO) check --locked --target $$target -p rangekeeper-ffi; done
-	cd go-bindings && $(GO) build -tags rangekeeper_native -o ../target/sequences ./internal/sequences
+	cd go-bindings && $(GO) build $(NATIVE) -o ../target/sequences ./internal/sequences
 	@# Sequences have indexes beyond 32 bits.
 	for platform in $(GO_EMULATED); do \
 		cd go-bindings && export CGO_ENABLED=0 GOARCH=$${platform%/*}; \
@@ -293,8 +319,8 @@ crates: ## Checks that the crates can be published, each built from its package 
 analyse: purego ## Checks the Go modules with staticcheck, and controlplane for functions that nothing calls; minutes.
 	cd go-bindings && $(STATICCHECK) $$($(GO) list ./... | grep -v internal/wasm)
 	cd go-bindings/etcdstore && $(STATICCHECK) ./...
-	cd controlplane && $(STATIC) $(STATICCHECK) ./...
-	cd compat && $(STATIC) $(STATICCHECK) ./...
+	cd controlplane && $(STATICCHECK) ./...
+	cd compat && $(STATICCHECK) ./...
 	cd release && $(GO) vet ./... && $(STATICCHECK) ./...
 	cd kube-apiserver/compare && $(STATICCHECK) ./...
 	cd kube-apiserver/conformance && $(STATICCHECK) ./...
@@ -307,8 +333,14 @@ api-changes: ## Shows what has changed in the C ABI, the Go modules and the crat
 doc: ## Builds the crates' documentation, warnings denied.
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
 
-nightly: ## Runs what .ci/run has a short form of, in full: all platforms, long fuzzing, simulation and clusters; six hours.
+stress: apiservers kine dropin ## Runs the tests that start servers 20 times beside busy loops, to find those that fail without a fault; PACKAGES=controlplane/e2e runs some, RUNS=N so often.
+	@testing/stress.sh $(or $(RUNS),20) $(PACKAGES)
+
+nightly: ## Runs what takes too long for .ci/run, or finds less: all platforms, long fuzzing, simulation and clusters; six hours.
 	$(MAKE) targets instructions crates dependencies alerts tsan bench-once analyse
+	$(MAKE) test-c test-sequences
+	$(MAKE) goldens
+	git diff --exit-code -- testing/testdata/reference
 	$(MAKE) test-cluster
 	$(MAKE) dist check-dist outside reproducible
 	cd examples && $(CARGO) clippy --locked --workspace --all-targets -- -D warnings

@@ -4,7 +4,8 @@
 #   controlplane/programs.sh GOOS GOARCH FOLDER      both for a platform, stripped and small, as they are released
 #   controlplane/programs.sh FOLDER [PROGRAM]        both, or one, for this machine
 #
-# With BACKEND=native, for this machine only, they call the core through cgo, in target/release/librangekeeper.a.
+# With BACKEND=native, for this machine only, they call the core through cgo, in the librangekeeper.a of the folder
+# LIBRARY_PATH (target/release).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 flags="-X github.com/rangekeeper/rangekeeper/controlplane/internal/cli/version.Commit=$(git rev-parse --short=12 HEAD 2>/dev/null || true)"
@@ -13,7 +14,8 @@ if (($# == 3)); then
 	flags+=" -s -w"
 	shift 2
 fi
-tags=grpcnotrace cgo=0
+tags=grpcnotrace,netgo,osusergo cgo=0
+export LIBRARY_PATH=${LIBRARY_PATH:-$PWD/target/release}
 case ${BACKEND:-purego} in
 purego) ;;
 native) tags+=,rangekeeper_native cgo=1 ;;
@@ -44,4 +46,4 @@ build rangekeeper "$tags" "$flags"
 # client-go and gRPC bring golang.org/x/net/http2, so the copy of it in net/http is left out. Functions on amd64 are
 # aligned to 32 bytes without -funcalign. Kubernetes' generated code, which decodes every type that there is, is 0.7 MB
 # smaller without inlining.
-build kubectl-rangekeeper grpcnotrace,nethttpomithttp2 "$flags -funcalign=1" '-gcflags=k8s.io/...=-l'
+build kubectl-rangekeeper "$tags,nethttpomithttp2" "$flags -funcalign=1" '-gcflags=k8s.io/...=-l'

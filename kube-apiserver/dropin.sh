@@ -6,8 +6,8 @@
 #   kube-apiserver/dropin.sh VERSION [--sources | --overlays]
 #   --sources: the copy only, no program; --overlays: prints the folders of files that the release gets
 #
-# With BACKEND=native, the default, the program calls the core through cgo, in target/release/librangekeeper.a; with
-# BACKEND=purego it has the core as Go.
+# With BACKEND=native, the default, the program calls the core through cgo, in the librangekeeper.a of the folder
+# LIBRARY_PATH (target/release); with BACKEND=purego it has the core as Go.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=$1
@@ -17,9 +17,12 @@ copy=$PWD/target/dropin/v$version
 releases=$(<controlplane/releases/releases.txt)
 grep -qxF "$version" <<<"$releases" || { echo "Kubernetes $version is not supported; supported releases:" $releases >&2; exit 2; }
 
+# The Makefile says why these tags.
+tags=grpcnotrace,netgo,osusergo
+export LIBRARY_PATH=${LIBRARY_PATH:-$PWD/target/release}
 case ${BACKEND:-native} in
-native) options=(-tags rangekeeper_native,grpcnotrace) ;;
-purego) options=(-tags grpcnotrace) ;;
+native) options=(-tags "$tags,rangekeeper_native") ;;
+purego) options=(-tags "$tags") ;;
 *) echo "BACKEND is native or purego, not $BACKEND" >&2; exit 2 ;;
 esac
 

@@ -2,10 +2,10 @@
 
 package rk
 
-// The header and the static library of this checkout. The published module does not have this file.
+// The header of this checkout, whose Makefile names the folder of the static library to the linker, in LIBRARY_PATH.
+// The published module does not have this file.
 
 /*
 #cgo CFLAGS: -I${SRCDIR}/../../../include
-#cgo LDFLAGS: -L${SRCDIR}/../../../target/release
 */
 import "C"
