@@ -21,7 +21,7 @@ NATIVE := -tags=$(TAGS),rangekeeper_native
 # the tests in Rust, in seconds, and has debug assertions: `make check`, `make test` and .ci/run link that one.
 export PROFILE ?= release
 ifeq ($(PROFILE),test)
-export BUILT := $(CURDIR)/target/debug
+export BUILT := $(CURDIR)/target/library/test
 else
 export BUILT := $(CURDIR)/target/release
 endif
@@ -30,7 +30,8 @@ export LIBRARY_PATH := $(BUILT)
 RUST_TESTS := --locked --workspace --exclude rangekeeper-bench --features rangekeeper/bitvec,rangekeeper/ledger # the bench has no tests
 # Flags of go test. `make check` and `make lint` run go vet, which has to analyse all that a package imports. They do
 # so for the back end in C, as the core in Go is large.
-UNVETTED := -count=1 -vet=off
+# On a busy machine what takes a minute or two elsewhere takes long.
+UNVETTED := -count=1 -vet=off -timeout 40m
 # The packages of controlplane whose tests run kube-apiservers, and the tests in the files that do. `make test` runs all
 # other tests.
 CLUSTER_FILES = $(shell grep -rl apiservertest --include=*_test.go controlplane)
@@ -63,16 +64,20 @@ help: ## Lists the tasks.
 setup: ## Installs missing tools that tests need (valgrind, pkg-config, protoc, debootstrap).
 	@.ci/setup.sh
 
-library: $(BUILT)/librangekeeper.a ## Builds librangekeeper.a and .so into target/release; PROFILE=test builds them with debug assertions into target/debug.
+library: $(BUILT)/librangekeeper.a ## Builds librangekeeper.a and .so into target/release; PROFILE=test builds them with debug assertions into target/library/test.
 
-# Beside cargo's own check of what has changed, as that would wait for another cargo to end.
+# Beside cargo's own check of what has changed, as that would wait for another cargo to end. Copies, as cargo puts its
+# library back with each build, which another make may link meanwhile.
 $(BUILT)/librangekeeper.a: $(shell find core/src bootstrap/src ffi/src -name '*.rs') Cargo.lock $(wildcard Cargo.toml */Cargo.toml) ffi/build.rs ffi/localise.sh rust-toolchain.toml
 ifeq ($(PROFILE),test)
 	$(CARGO) build --profile test --lib $(RUST_TESTS)
-	@touch $@
+	@.ci/whole.sh $(BUILT)/librangekeeper.so cp target/debug/librangekeeper.so '{}'
+	@.ci/whole.sh $@ cp target/debug/librangekeeper.a '{}'
 else
-	$(CARGO) build --release --locked -p rangekeeper-ffi
-	@ffi/localise.sh $@
+	$(CARGO) build --release --locked --target-dir target/library -p rangekeeper-ffi
+	@.ci/whole.sh $(BUILT)/librangekeeper.so cp target/library/release/librangekeeper.so '{}'
+	@ffi/localise.sh target/library/release/librangekeeper.a $@
+	@touch $@
 endif
 
 purego: ## Translates the library to Go, go-bindings/internal/wasm, which the Go binding is built of.
@@ -86,7 +91,7 @@ libraries:
 
 # An etcd with the content of a snapshot, beside which programs run. It needs no library.
 restored-etcd:
-	@cd controlplane && nice ../.ci/patiently.sh restored-etcd $(GO) build -o ../target/restored-etcd ./internal/tools/restored-etcd
+	@nice .ci/patiently.sh restored-etcd .ci/whole.sh target/restored-etcd $(GO) -C controlplane build -o '{}' ./internal/tools/restored-etcd
 
 build: purego $(if $(filter native,$(BACKEND)),library) ## Builds bin/rangekeeper and the plugin bin/kubectl-rangekeeper; BACKEND=native calls the core through cgo.
 	@controlplane/programs.sh bin
@@ -150,7 +155,7 @@ test-race: libraries ## Runs the tests of both back ends under the race detector
 	cd controlplane && $(GO) test $(UNVETTED) $(NATIVE) -run '^TestCallsIntoTheLibrary$$' ./internal/cli
 
 test-cluster: apiservers kine dropin ## Builds kube-apiservers and kine, and runs the tests that need them.
-	cd controlplane && RANGEKEEPER_REQUIRE_APISERVER="$(RELEASES)" $(GO) test $(UNVETTED) -timeout 20m -p 3 -run '$(CLUSTER_TESTS)' $(CLUSTER_PACKAGES) # they wait more than they work
+	cd controlplane && RANGEKEEPER_REQUIRE_APISERVER="$(RELEASES)" $(GO) test $(UNVETTED) -p 3 -run '$(CLUSTER_TESTS)' $(CLUSTER_PACKAGES) # they wait more than they work
 	cd kube-apiserver/dropin && $(GO) test $(UNVETTED) ./...
 
 apiservers: ## Builds the kube-apiservers of RELEASES that tests run, bin/kube-apiserver-VERSION; minutes the first time.

@@ -28,6 +28,8 @@ if ! command -v apt-get >/dev/null || [ "$(id -u)" != 0 ]; then
 	echo "setup: please install: ${missing[*]}" >&2
 	exit 1
 fi
+# One after the other: apt-get fails while another one runs.
+[[ ${LOCKED:-} == setup ]] || LOCKED=setup exec flock --close /tmp/rangekeeper-setup.lock "${BASH_SOURCE[0]}" "$@"
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
 apt-get install -y -qq --no-install-recommends "${missing[@]}"

@@ -32,8 +32,8 @@ suffix=$("${GO:-go}" -C controlplane env GOEXE)
 
 # Git's state is not recorded: files beside the sources would change the bytes. The commit is in the version.
 build() { # PROGRAM TAGS FLAGS [OPTION...]
-	CGO_ENABLED=$cgo .ci/patiently.sh "$1" "${GO:-go}" -C controlplane build -trimpath -buildvcs=false -tags "$2" -ldflags "$3" "${@:4}" \
-		-o "$out/$1$suffix" "./cmd/$1"
+	CGO_ENABLED=$cgo .ci/patiently.sh "$1" .ci/whole.sh "$out/$1$suffix" \
+		"${GO:-go}" -C controlplane build -trimpath -buildvcs=false -tags "$2" -ldflags "$3" "${@:4}" -o '{}' "./cmd/$1"
 }
 
 # The Makefile says why grpcnotrace.

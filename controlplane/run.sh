@@ -5,8 +5,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 rangekeeper=bin/rangekeeper
 damaged=testing/testdata/kube-1.32-dual-stack/drift.db.gz
-repaired=target/repaired.db
 page=target/audit.html
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+repaired=$work/repaired.db
 
 say() { printf '\n== %s\n\n' "$*"; }
 
@@ -17,15 +19,14 @@ findings_expected() {
 	[ "$status" -le 1 ] || { printf '%s failed with exit code %d\n' "$1" "$status" >&2; exit "$status"; }
 }
 
-mkdir -p target
-rm -f "$repaired"
 controlplane/programs.sh bin rangekeeper
 
 say "1. Repairing $damaged into $repaired"
 findings_expected $rangekeeper repair --etcd-snapshot "$damaged" --to-file "$repaired"
 
 say "2. A page for a ticket about the damaged cluster"
-findings_expected $rangekeeper audit --etcd-snapshot "$damaged" -o html >"$page"
+findings_expected $rangekeeper audit --etcd-snapshot "$damaged" -o html >"$work/page"
+.ci/whole.sh "$page" cp "$work/page" '{}'
 echo "$page"
 
 say "3. Restoring $repaired into an etcd and auditing it over the network: the remaining findings need the owners of Services"

@@ -77,6 +77,9 @@ same "js/vnis.js" "$work/js-expected" "$work/js-found"
 
 # C: the first address stays allocated, as in the reference's row "lowest bit".
 prefix=$PWD/target/examples/prefix
+mkdir -p target/examples
+exec {lock}>target/examples/lock # until the last program has used the folder
+flock "$lock"
 rm -rf "$prefix"
 make --silent install PREFIX="$prefix" >&2
 export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
@@ -118,6 +121,7 @@ for tags in "" rangekeeper_native rangekeeper_dynamic; do
 	fi
 	same "go/main.go${tags:+ -tags $tags}" "$work/go-expected" "$work/go-found"
 done
+exec {lock}>&-
 
 # Most of the core as Go source are the bootstrap controller and ledgers, which few programs need.
 (cd examples/go && $go build -o "$work/allocates" .)

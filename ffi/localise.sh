@@ -1,15 +1,19 @@
 #!/bin/bash
-# Makes the functions of the C ABI the only global symbols of librangekeeper.a's own object: FILE. Rust makes some of
-# its standard library global, too, so that the linker would refuse another static library in Rust beside it. Link-time
-# optimisation leaves all of both in one object; the others are the compiler's own functions, which are weak.
+# Makes the functions of the C ABI the only global symbols of librangekeeper.a's own object: FILE, or a copy of it, TO.
+# Rust makes some of its standard library global, too, so that the linker would refuse another static library in Rust
+# beside it. Link-time optimisation leaves all of both in one object; the others are the compiler's own functions, which
+# are weak.
 set -euo pipefail
-library=$(realpath "${1:?usage: ffi/localise.sh FILE}")
+library=$(realpath "${1:?usage: ffi/localise.sh FILE [TO]}")
+to=$(realpath -m "${2:-$library}")
 sysroot=$(rustc --print sysroot)
 host=$(rustc -vV | sed -n 's/^host: //p')
 # rustc's own, which knows all architectures; it is in no rustup component on some systems.
 objcopy=$sysroot/lib/rustlib/$host/bin/rust-objcopy
 [[ -x $objcopy ]] || objcopy=objcopy
-work=$(mktemp -d)
+# Beside the result, so that it can be put there at once: another build may read that.
+mkdir -p "$(dirname "$to")"
+work=$(mktemp -d "$to.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 export LD_LIBRARY_PATH=$sysroot/lib
@@ -20,5 +24,4 @@ object=$(ar t changed.a | grep '^rangekeeper[.-]' || true)
 ar x changed.a "$object"
 "$objcopy" --wildcard --keep-global-symbol='rk_*' --keep-global-symbol='DW.ref.*' "$object"
 ar rD changed.a "$object"
-# At once, as another build may read it.
-mv changed.a "$library"
+cmp -s changed.a "$to" || mv changed.a "$to"

@@ -5,6 +5,8 @@
 # built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+# Where two of these scripts run at once, the second one finds that all is there.
+[[ ${LOCKED:-} == purego ]] || { mkdir -p target; LOCKED=purego exec flock --close target/purego.lock go-bindings/purego.sh; }
 wasm2go=v0.4.20
 out=go-bindings/internal/wasm
 target=wasm32-unknown-unknown
@@ -30,7 +32,8 @@ translate() { # PACKAGE STACK-SIZE FUNCTION...
 	# The stack comes first, so that its overflow is a trap; Go restores its pointer after one.
 	"$linker" --no-entry --gc-sections --strip-all --stack-first -z "stack-size=$stack" --export=__stack_pointer --export=__heap_base \
 		--export=rk_memory_allocate --export=rk_memory_free --export=rk_memory_keep_faults --export=rk_memory_fault "${exports[@]}" \
-		target/wasm/$target/release/librangekeeper.a -o "$wasm"
+		target/wasm/$target/release/librangekeeper.a -o "$wasm.new"
+	cmp -s "$wasm.new" "$wasm" || mv "$wasm.new" "$wasm" # at once, as another make may pack it
 	local made="$wasm2go $(sha256sum < "$wasm")"
 	[[ $(cat "$out/$package/made" 2>/dev/null) == "$made" ]] && return
 	.ci/patiently.sh "the library as Go" "${GO:-go}" run "github.com/ncruces/wasm2go@$wasm2go" -unsafe -pkg "$package" -o "$out/$package/new" "$wasm"
@@ -50,4 +53,5 @@ translate core 16384 "${core[@]}" "${exchange[@]}"
 translate ledger 16384 "${ledger[@]}"
 translate bootstrap 1048576 "${bootstrap[@]}"
 # Functions of wasm2go are part of what it writes.
-install -m 644 "$("${GO:-go}" list -m -f '{{.Dir}}' "github.com/ncruces/wasm2go@$wasm2go")/LICENSE" "$out/LICENSE.wasm2go"
+licence="$("${GO:-go}" list -m -f '{{.Dir}}' "github.com/ncruces/wasm2go@$wasm2go")/LICENSE"
+cmp -s "$licence" "$out/LICENSE.wasm2go" || install -m 644 "$licence" "$out/LICENSE.wasm2go"

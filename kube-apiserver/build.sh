@@ -15,5 +15,6 @@ start=$SECONDS
 flags="-X k8s.io/component-base/version.gitVersion=v$version"
 flags+=" -X k8s.io/component-base/version.gitMajor=${version%%.*}"
 flags+=" -X k8s.io/component-base/version.gitMinor=$(cut -d. -f2 <<<"$version")"
-.ci/patiently.sh "kube-apiserver $version" "${GO:-go}" -C "$folder" build -trimpath -modfile="$module" "${@:5}" -ldflags "$flags" -o "$PWD/$program" "$package"
+.ci/patiently.sh "kube-apiserver $version" .ci/whole.sh "$program" \
+	"${GO:-go}" -C "$folder" build -trimpath -modfile="$module" "${@:5}" -ldflags "$flags" -o '{}' "$package"
 echo "$program: built in $((SECONDS - start)) s"

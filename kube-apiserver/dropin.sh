@@ -26,30 +26,56 @@ purego) options=(-tags "$tags") ;;
 *) echo "BACKEND is native or purego, not $BACKEND" >&2; exit 2 ;;
 esac
 
+# Where two of these scripts run at once, one after the other prepares the sources of a release.
+if [[ ${LOCKED:-} != dropin ]]; then
+	mkdir -p "$(dirname "$copy")"
+	LOCKED=dropin flock --close "$copy.lock" kube-apiserver/dropin.sh "$version" "${2:---sources}"
+	[[ -z ${2:-} ]] || exit 0
+	program=bin/kube-apiserver-rangekeeper-$version
+	kube-apiserver/build.sh "$version" kube-apiserver/dropin ./cmd/kube-apiserver "$program" "${options[@]}"
+	exit
+fi
+export LC_ALL=C
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# Makes PLACE the same as FILE. Somebody may read it meanwhile, to whom it is the one or the other.
+put() { # FILE PLACE
+	cmp -s "$1" "$2" && return
+	mkdir -p "$(dirname "$2")"
+	cp "$1" "$2.new"
+	chmod u+w "$2.new"
+	mv "$2.new" "$2"
+}
+files() { (cd "$1" && find . -type f | sort); } # FOLDER
+
 # Each release gets the files that the drop-in shares, with the release's types and paths in their imports, then those
 # of `all`, and then those of each folder named after its minor version or an older one.
 minor=$(cut -d. -f2 <<<"$version")
 shared=target/dropin/v$version.shared
 service=pkg/registry/core/service
 compat=github.com/rangekeeper/rangekeeper/compat
-rm -rf "$shared"
 while read -r since from file; do
 	((since > minor)) && continue
-	mkdir -p "$shared/$service/$(dirname "$file")"
+	to=$work/shared/$service/$file
+	mkdir -p "$(dirname "$to")"
 	sed -e "s#^\tapi \"k8s.io/api/core/v1\"\$#\tapi \"k8s.io/kubernetes/pkg/apis/core\"#" \
 		-e "s#^\t\"$compat/\([a-z]*allocator\)\"\$#\t\"k8s.io/kubernetes/$service/\1\"#" \
 		-e "s#^\t\"$compat/rangeallocation\"\$#\t\"k8s.io/kubernetes/pkg/registry/core/rangeallocation\"#" \
-		"$from/$file" >"$shared/$service/$file"
-	if left=$(grep "$compat/" "$shared/$service/$file"); then
+		"$from/$file" >"$to"
+	if left=$(grep "$compat/" "$to"); then
 		echo "kube-apiserver $version: $from/$file imports $left, which is not a package of the release" >&2
 		exit 1
 	fi
 done <kube-apiserver/dropin/shared.txt
+mkdir -p "$shared"
+for file in $(comm -23 <(files "$shared") <(files "$work/shared")); do rm "$shared/$file"; done
+for file in $(files "$work/shared"); do put "$work/shared/$file" "$shared/$file"; done
 overlays=("$shared" kube-apiserver/dropin/overlay/all)
 for from in kube-apiserver/dropin/overlay/1.*; do
 	((${from##*.} > minor)) || overlays+=("$from")
 done
-if [[ ${2:-} == --overlays ]]; then
+if [[ $2 == --overlays ]]; then
 	printf '%s\n' "${overlays[@]}"
 	exit 0
 fi
@@ -63,36 +89,40 @@ released=$(cd kube-apiserver/stock && "$go" mod download -modfile="$module" -jso
 if [[ ! -e $copy/.replaced ]]; then
 	echo "kube-apiserver $version: copying its source code"
 	rm -rf "$copy"
-	mkdir -p "$(dirname "$copy")"
 	cp -r "$released" "$copy"
 	chmod -R u+w "$copy"
 	: >"$copy/.replaced"
 fi
 
-# Restore the files that the last run replaced, so that files deleted here disappear there.
-while read -r file; do
-	if [[ -e $released/$file ]]; then
-		cp "$released/$file" "$copy/$file"
-		chmod u+w "$copy/$file"
-	else
-		rm -f "$copy/$file"
-	fi
-done <"$copy/.replaced"
-: >"$copy/.replaced"
-for from in "${overlays[@]}"; do
-	(cd "$from" && find . -type f) >>"$copy/.replaced"
-	cp -r "$from/." "$copy"
-done
+# What this run replaces.
+tree=$work/tree
+mkdir "$tree"
+for from in "${overlays[@]}"; do cp -r "$from/." "$tree"; done
 replace() { # FILE LINE NEW-LINES
-	[[ $(grep -c -F "$2" "$copy/$1") == 1 ]] || { echo "kube-apiserver $version: $1 must contain this line exactly once: $2" >&2; exit 1; }
-	sed -i "s/$2/$3/" "$copy/$1"
-	echo "./$1" >>"$copy/.replaced"
+	local from=$released/$1
+	[[ ! -e $tree/$1 ]] || from=$tree/$1
+	[[ $(grep -c -F "$2" "$from") == 1 ]] || { echo "kube-apiserver $version: $1 must contain this line exactly once: $2" >&2; exit 1; }
+	mkdir -p "$(dirname "$tree/$1")"
+	sed "s/$2/$3/" "$from" >"$work/replaced"
+	mv "$work/replaced" "$tree/$1"
 }
 # No added file can change the hooks and the storage that NewREST sets, or add a health check to the server.
 replace pkg/registry/core/service/storage/storage.go 'statusStore.AfterDelete = genericStore.afterDelete' \
 	'if err := genericStore.follow(\&statusStore, optsGetter); err != nil {\n\t\treturn nil, nil, nil, err\n\t}'
 replace cmd/kube-apiserver/app/server.go 'return aggregatorServer, nil' 'return withRestoreCheck(aggregatorServer)'
-[[ ${2:-} != --sources ]] || exit 0
+files "$tree" >"$work/replaced"
 
-program=bin/kube-apiserver-rangekeeper-$version
-kube-apiserver/build.sh "$version" kube-apiserver/dropin ./cmd/kube-apiserver "$program" "${options[@]}"
+# Restore the files that the last run replaced and this one does not, so that files deleted here disappear there. A run
+# that is interrupted leaves the names of all.
+sort -u "$copy/.replaced" "$work/replaced" >"$work/all"
+put "$work/all" "$copy/.replaced"
+while read -r file; do
+	if [[ -e $tree/$file ]]; then
+		put "$tree/$file" "$copy/$file"
+	elif [[ -e $released/$file ]]; then
+		put "$released/$file" "$copy/$file"
+	else
+		rm -f "$copy/$file"
+	fi
+done <"$work/all"
+put "$work/replaced" "$copy/.replaced"

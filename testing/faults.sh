@@ -14,6 +14,8 @@
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
+# One after the other: they build in one folder.
+[[ ${LOCKED:-} == faults ]] || { mkdir -p target; LOCKED=faults exec flock --close target/faults.lock testing/faults.sh "$@"; }
 document=docs/simulation.md work=target/faults
 cargo=${CARGO:-cargo}
 begin='<!-- table of faults: written by testing/faults.sh all -->' end='<!-- end of the table -->'

@@ -13,7 +13,7 @@ make --no-print-directory -C .. apiservers RELEASES="$releases"
 $cargo build --quiet --locked --workspace
 cd ../controlplane
 export RANGEKEEPER_BOOTSTRAP_RS=$target/debug/bootstrap-rs RANGEKEEPER_REQUIRE_APISERVER=$releases
-if ! output=$($go test -count=1 -run '^TestRust' ./bootstrap 2>&1); then
+if ! output=$($go test -count=1 -timeout 40m -run '^TestRust' ./bootstrap 2>&1); then
 	echo "FAILED  bootstrap-rs"
 	echo "$output"
 	exit 1

@@ -5,6 +5,8 @@ cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
 go=${GO:-go}
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 
 # Both examples, so that cargo compiles their dependencies once.
 $cargo build --quiet --locked --workspace
@@ -13,7 +15,5 @@ test=("$cargo" test --quiet --locked --workspace --test store --manifest-path "$
 check=$PWD/etcd-rs/check.go
 cd ../controlplane
 $go vet "$check"
-# Go does not notice that the static library has changed, and would leave the old program standing.
-rm -f "$target/check"
-$go build -o "$target/check" "$check"
-"$target/check" "$target/debug/etcd-rs" "${test[@]}" -- --include-ignored
+$go build -o "$work/check" "$check"
+"$work/check" "$target/debug/etcd-rs" "${test[@]}" -- --include-ignored

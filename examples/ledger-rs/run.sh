@@ -3,7 +3,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
-go=${GO:-go}
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -11,7 +10,7 @@ failed=0
 
 # All examples, so that cargo compiles their dependencies once.
 $cargo build --quiet --locked --workspace
-(cd ../controlplane && CGO_ENABLED=0 $go build -o ../target/restored-etcd ./internal/tools/restored-etcd)
+make --silent -C .. restored-etcd >&2
 
 cat >"$work/play" <<'PLAY'
 #!/bin/bash

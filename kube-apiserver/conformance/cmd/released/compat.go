@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/releases"
 )
@@ -61,11 +62,20 @@ func runCompat(w io.Writer, release string, verbose bool) error {
 	if err != nil {
 		return err
 	}
+	// Another make may do the same.
+	lock, err := os.Create(compatCopy + ".lock")
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return err
+	}
 	if err := copyCompat(released); err != nil {
 		return err
 	}
 	arguments := []string{"list", "-mod=mod", "-f", files}
-	run := []string{"test", "-mod=mod", "-trimpath", "-vet=off", "-count=1", "-json", "-skip", "^(" + strings.Join(sortedKeys(leftOut), "|") + ")$"}
+	run := []string{"test", "-mod=mod", "-trimpath", "-vet=off", "-timeout=40m", "-count=1", "-json", "-skip", "^(" + strings.Join(sortedKeys(leftOut), "|") + ")$"}
 	for _, name := range compatPackages {
 		arguments, run = append(arguments, "./"+name), append(run, "./"+name)
 	}

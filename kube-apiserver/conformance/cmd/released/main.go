@@ -102,7 +102,7 @@ func run(w io.Writer, release string, verbose bool) error {
 	if expected, err = withoutOwn(release, expected); err != nil {
 		return err
 	}
-	results, output, err := test(dropin, append([]string{"test", "-trimpath", "-vet=off", modfile, "-count=1", "-json"}, all...))
+	results, output, err := test(dropin, append([]string{"test", "-trimpath", "-vet=off", "-timeout=40m", modfile, "-count=1", "-json"}, all...))
 	if err != nil {
 		return err
 	}
