@@ -39,8 +39,8 @@ import (
 const (
 	key       = "/registry/ranges/serviceips"
 	cidr      = "10.96.0.0/16"
-	first     = "10.96.0.1" // has offset 0
-	timeLimit = 5 * time.Minute
+	first     = "10.96.0.1"      // has offset 0
+	timeLimit = 20 * time.Minute // of what takes a minute on a machine that has nothing else to do
 )
 
 func main() {
@@ -333,11 +333,11 @@ func (c *check) allocateTogether() error {
 		fmt.Print("        ", r.stderr)
 		return err
 	}
-	if err := c.beside(0, allocate, allocate); err != nil {
-		return err
-	}
-	if len(c.owned) < 2*count+count/10 {
-		return fmt.Errorf("%d addresses in all: the Go store was not beside", len(c.owned))
+	// On a busy machine the Go store may get no turn beside two short runs.
+	for theirs := 0; len(c.owned) < theirs+count/10; theirs += 2 * count {
+		if err := c.beside(0, allocate, allocate); err != nil {
+			return err
+		}
 	}
 	return c.storedIsOwned()
 }
@@ -377,7 +377,7 @@ func (c *check) release(addresses []netip.Addr) error {
 		delete(c.owned, address)
 	}
 	c.mu.Unlock()
-	for range 10 {
+	for range 100 {
 		command := []string{"release"}
 		for _, address := range addresses {
 			command = append(command, address.String())

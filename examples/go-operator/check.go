@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -25,6 +26,7 @@ import (
 	"syscall"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -40,7 +42,7 @@ import (
 )
 
 const (
-	timeLimit = 3 * time.Minute
+	timeLimit = 15 * time.Minute // of what takes half a minute on a machine that has nothing else to do
 	poll      = 100 * time.Millisecond
 	namespace = "default"
 	user      = "system:serviceaccount:default:go-operator"
@@ -49,6 +51,8 @@ const (
 	vnis    = "4780-16777215"
 	subnets = "10.0.0.0/16/28"
 )
+
+var networkResource = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "networks"}
 
 func main() {
 	if len(os.Args) != 4 {
@@ -71,10 +75,11 @@ func run(ctx context.Context, program, apiserver, manifests string) (err error) 
 		return err
 	}
 	defer os.RemoveAll(dir)
-	port, err := freePort()
+	port, claim, err := freePort()
 	if err != nil {
 		return err
 	}
+	defer claim.Close()
 	cluster, err := localcluster.Start(ctx, localcluster.Config{
 		Dir: filepath.Join(dir, "cluster"), Program: apiserver, Servers: 1, SecurePort: port, EndpointReconcilerType: "lease",
 		Flags: []string{"--own-loops"},
@@ -118,23 +123,32 @@ func run(ctx context.Context, program, apiserver, manifests string) (err error) 
 	return nil
 }
 
-func freePort() (uint16, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+// freePort returns a port at which nobody listens, below those that the system gives to connections. While the claim,
+// the same port of UDP, is open, nobody else gets it from this function.
+func freePort() (port uint16, claim io.Closer, err error) {
+	for range 1000 {
+		address := fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(10000))
+		var listener net.Listener
+		if listener, err = net.Listen("tcp", address); err != nil {
+			continue
+		}
+		defer listener.Close()
+		if claim, err = net.ListenPacket("udp", address); err == nil {
+			return uint16(listener.Addr().(*net.TCPAddr).Port), claim, nil
+		}
 	}
-	defer l.Close()
-	return uint16(l.Addr().(*net.TCPAddr).Port), nil
+	return 0, nil, err
 }
 
 type check struct {
 	ctx context.Context
 	// kubeconfig is that of the operators, which have no more rights than rbac.yaml gives them.
 	program, manifests, kubeconfig string
-	client                         dynamic.Interface
-	networks                       dynamic.ResourceInterface
-	vnis, subnets                  *ledgerstore.Ledger
-	operators                      []*operator
+	// client is that of an administrator, and asOperator has the rights of the operators.
+	client, asOperator dynamic.Interface
+	networks           dynamic.ResourceInterface
+	vnis, subnets      *ledgerstore.Ledger
+	operators          []*operator
 	// expected are the names of the Networks that were created and not deleted.
 	expected map[string]bool
 }
@@ -152,6 +166,10 @@ func (c *check) connect(kubeconfig string) error {
 	if c.client, err = dynamic.NewForConfig(config); err != nil {
 		return err
 	}
+	config.Impersonate.UserName = user
+	if c.asOperator, err = dynamic.NewForConfig(config); err != nil {
+		return err
+	}
 	for _, u := range administrator.AuthInfos {
 		u.Impersonate = user
 	}
@@ -159,7 +177,7 @@ func (c *check) connect(kubeconfig string) error {
 		return err
 	}
 	c.expected = make(map[string]bool)
-	c.networks = c.client.Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "networks"}).Namespace(namespace)
+	c.networks = c.client.Resource(networkResource).Namespace(namespace)
 	open := func(name string, values rangekeeper.Pool) (*ledgerstore.Ledger, error) {
 		return ledgerstore.New(ledgerobject.ConfigMap(c.client, namespace, name, "ledger"), values)
 	}
@@ -241,6 +259,9 @@ func (c *check) badInput() error {
 func (c *check) apply() error {
 	for _, name := range []string{"rbac.yaml", "crd.yaml"} {
 		if name == "crd.yaml" {
+			if err := c.until(c.rights); err != nil {
+				return err
+			}
 			if err := c.refused(1, "crd.yaml", "--vnis", vnis); err != nil {
 				return err
 			}
@@ -270,6 +291,23 @@ func (c *check) apply() error {
 		}
 		return "", nil
 	})
+}
+
+// rights says what the server still refuses to operators, though rbac.yaml allows it: a server learns of rights after
+// the answer to their creation.
+func (c *check) rights() (refused string, err error) {
+	_, err = c.asOperator.Resource(networkResource).List(c.ctx, metav1.ListOptions{})
+	if !apierrors.IsForbidden(err) {
+		maps := c.asOperator.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(namespace)
+		_, err = maps.Get(c.ctx, "network-vnis", metav1.GetOptions{})
+	}
+	switch {
+	case apierrors.IsForbidden(err):
+		return err.Error(), nil
+	case apierrors.IsNotFound(err): // there is none yet
+		return "", nil
+	}
+	return "", err
 }
 
 // until waits until a condition has nothing that it waits for. It fails if an operator ends.

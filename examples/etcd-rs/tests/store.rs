@@ -9,7 +9,7 @@ use etcd_rs::store::{Error, Store};
 use rangekeeper::allocator::{Request, Strategy};
 use rangekeeper::cidr::CidrRange;
 use rangekeeper::commit::{Config, Failure, Replace};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 const CONFIG: Config =
     Config { strategy: Strategy::Contiguous, grace: Duration::from_secs(360), replace: Replace::IfUnused };
@@ -67,9 +67,10 @@ async fn an_operation_ends_by_its_deadline_though_a_request_is_under_way() -> Re
 
 #[tokio::test]
 async fn an_error_tells_why_etcd_is_not_reached() -> Result<(), AnyError> {
-    let gone = TcpListener::bind("127.0.0.1:0").await?;
+    // A port at which nobody listens, nor comes to listen meanwhile.
+    let gone = TcpSocket::new_v4()?;
+    gone.bind("127.0.0.1:0".parse()?)?;
     let etcd = Arc::new(Etcd::connect(&format!("http://{}", gone.local_addr()?)).await?);
-    drop(gone);
     let range: CidrRange = "10.0.0.0/24".parse()?;
     let (store, task) = Store::open(etcd, "/test/gone", range, CONFIG, Duration::from_secs(1));
     let ended = store.allocate(vec![Request::Any]).await;

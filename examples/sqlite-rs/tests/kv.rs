@@ -9,12 +9,11 @@ use sqlite_rs::Sqlite;
 
 type AnyError = Box<dyn std::error::Error>;
 
-fn open(test: &str, is_new: bool) -> Result<Sqlite, AnyError> {
-    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}.db"));
-    for suffix in ["", "-wal", "-shm"].into_iter().filter(|_| is_new) {
-        let _ = std::fs::remove_file(format!("{}{suffix}", file.display()));
-    }
-    Ok(Sqlite::open(&file)?)
+/// The folder of a test, of this process alone. The test removes it at its end.
+fn folder(test: &str) -> Result<PathBuf, AnyError> {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("kv-{test}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    Ok(folder)
 }
 
 fn one(write: Write) -> Txn {
@@ -27,7 +26,9 @@ fn states(stored: Vec<Stored>) -> BTreeMap<String, (KeyState, Vec<u8>)> {
 
 #[tokio::test]
 async fn keys_have_the_revisions_of_etcd_also_once_old_ones_are_compacted() -> Result<(), AnyError> {
-    let store = open("compacted", true)?;
+    let folder = folder("compacted")?;
+    let file = folder.join("store.db");
+    let store = Sqlite::open(&file)?;
     let (header, _) = store.list("/".to_owned(), None).await?;
     let (first, mut revision) = (header.revision, header.revision);
     let mut model: BTreeMap<String, (KeyState, Vec<u8>)> = BTreeMap::new();
@@ -84,15 +85,17 @@ async fn keys_have_the_revisions_of_etcd_also_once_old_ones_are_compacted() -> R
     assert!(store.list("/a/".to_owned(), Some(first)).await.is_err(), "a list at a compacted revision fails");
     drop((changes, compacted, store));
 
-    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("compacted.db");
     let rows: u32 = rusqlite::Connection::open(file)?.query_row("SELECT COUNT(*) FROM kine", [], |row| row.get(0))?;
     assert!(rows < 2100, "{rows} rows are left of 3200");
+    std::fs::remove_dir_all(folder)?;
     Ok(())
 }
 
 #[tokio::test]
 async fn a_transaction_does_all_or_nothing() -> Result<(), AnyError> {
-    let store = open("transactions", true)?;
+    let folder = folder("transactions")?;
+    let file = folder.join("store.db");
+    let store = Sqlite::open(&file)?;
     let condition = |key: &str, field, op, number| Condition::new(key, field, op, number);
     let put = |when: Vec<Condition>, value: &str| {
         let then = vec![
@@ -126,7 +129,8 @@ async fn a_transaction_does_all_or_nothing() -> Result<(), AnyError> {
     let gone = Txn { when: vec![condition("/a/x/witness", Field::Version, Op::Greater, 0)], ..Txn::default() };
     assert!(!store.txn(gone).await?.held);
     drop(store);
-    let (header, stored) = open("transactions", false)?.list("/a/x".to_owned(), None).await?;
+    let (header, stored) = Sqlite::open(&file)?.list("/a/x".to_owned(), None).await?;
     assert_eq!((header.revision, stored[0].state.mod_revision), (r, r));
+    std::fs::remove_dir_all(folder)?;
     Ok(())
 }

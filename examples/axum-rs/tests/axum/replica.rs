@@ -33,13 +33,19 @@ impl Place {
     }
 
     pub(crate) fn sqlite(test: &str, ips: &'static str, ports: &'static str) -> Self {
+        // Two runs at once have files of their own, and each removes those of runs that have ended.
         let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+        let has_ended = |name: &str| {
+            let (process, _) = name.strip_prefix(test)?.strip_prefix('-')?.split_once(".db")?;
+            Some(!PathBuf::from("/proc").join(process).exists())
+        };
         for old in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
-            if old.file_name().to_string_lossy().starts_with(&format!("{test}.db")) {
-                std::fs::remove_file(old.path()).expect("it is of an earlier run");
+            if has_ended(&old.file_name().to_string_lossy()) == Some(true) {
+                let _ = std::fs::remove_file(old.path()); // its error is that another run has removed it
             }
         }
-        Self { prefix: "/registry".to_owned(), file: Some(dir.join(format!("{test}.db"))), proxy: None, ips, ports }
+        let file = dir.join(format!("{test}-{}.db", std::process::id()));
+        Self { prefix: "/registry".to_owned(), file: Some(file), proxy: None, ips, ports }
     }
 
     /// The ranges of most tests: two families.
@@ -138,7 +144,7 @@ impl Place {
                 return;
             }
             assert!(!output.contains("AlreadyAllocated"), "{output}");
-            assert!(started.elapsed() < Duration::from_secs(60), "exit code {code:?}: {output}");
+            assert!(started.elapsed() < Duration::from_secs(300), "exit code {code:?}: {output}");
             sleep(Duration::from_millis(500));
         }
     }
@@ -167,7 +173,7 @@ impl Drop for Replica {
 /// Sends a request. The error is that no whole answer came.
 pub(crate) fn request(address: &str, method: &str, path: &str, body: &Value) -> Result<(u16, Value), AnyError> {
     let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    stream.set_read_timeout(Some(Duration::from_secs(300)))?;
     let body = body.to_string();
     let length = body.len();
     write!(
