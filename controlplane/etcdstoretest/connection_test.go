@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"slices"
 	"testing"
-	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -23,7 +22,7 @@ import (
 // sent, as if the process had been stopped: the etcd at the end of the next connection may be a restored one, whose
 // range has the same revision.
 func TestNoSwapOverANewConnection(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	proxy := tcpproxy.Start(t, must(url.Parse(startEtcd(t).Endpoints()[0])).Host)
 	type sent struct {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"testing"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -71,7 +70,7 @@ func TestEndLooks(t *testing.T) {
 // TestEditThroughEtcd frees a value that another store has recorded before, whose history etcd has, has compacted, or
 // shows to have a break. What is freed is fenced off, and nothing is written once a Service was written.
 func TestEditThroughEtcd(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	value, other := must(rangekeeper.ParseValue("10.0.0.77")), must(rangekeeper.ParseValue("10.0.0.78"))
 	for name, c := range map[string]struct {
@@ -146,7 +145,7 @@ func TestEditThroughEtcd(t *testing.T) {
 // TestEditOfALookOfAnotherEtcd makes an edit by a look that the etcd does not have any more, as if it had been restored
 // to a state from before it, with the range and the Services as the edit expects them.
 func TestEditOfALookOfAnotherEtcd(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	etcd := startEtcd(t)
 	s := openForEdits(t, etcd)

@@ -345,7 +345,7 @@ func TestRestart(t *testing.T) {
 		allocated := make(chan etcdstore.Allocation, 3)
 		for range cap(allocated) {
 			waiting.Go(func() {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*patience) // etcd has to start meanwhile
 				defer cancel()
 				got, err := s.AllocateNext(ctx)
 				if err != nil {

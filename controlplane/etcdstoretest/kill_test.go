@@ -41,17 +41,15 @@ func TestKill(t *testing.T) {
 	t.Parallel() // it mostly waits for etcd to start
 	l := &lives{t: t, dir: filepath.Join(t.TempDir(), "etcd"), values: loadRange(t), held: holders{}}
 	for range kills {
-		l.live(func(p *etcdtest.Process) {
-			time.Sleep(randomTime(250 * time.Millisecond))
-			p.Kill()
-		})
+		// Twice as many as there must be, on average: a time would be long enough on a fast machine only.
+		l.live(1 + rand.IntN(4*leastAcknowledged/kills))
 		if l.kills%(kills/startKills) == 0 {
 			p := etcdtest.StartProcess(t, loadRole, l.dir)
 			time.Sleep(randomTime(time.Second))
 			p.Kill()
 		}
 	}
-	l.live(func(p *etcdtest.Process) { p.Kill() }) // reads what the last one has left
+	l.live(0) // reads what the last one has left
 
 	t.Logf("killed %d times at work and %d times at the start: %d operations acknowledged, %d deferred, %d in flight, of which %d had taken effect",
 		kills, startKills, l.acknowledged, l.deferred, l.inFlight, l.ghosts)
@@ -83,12 +81,13 @@ type lives struct {
 }
 
 // live starts a process, checks what the one before has left, lets it work on from
-// there, and notes what it reports until it is dead.
-func (l *lives) live(kill func(*etcdtest.Process)) {
+// there, kills it after so many acknowledged operations, and notes what it reports
+// until it is dead.
+func (l *lives) live(acknowledged int) {
 	l.t.Helper()
 	p := etcdtest.StartProcess(l.t, loadRole, l.dir)
 	defer p.Kill()
-	stalled := time.AfterFunc(time.Minute, p.Kill)
+	stalled := time.AfterFunc(patience, p.Kill)
 	defer stalled.Stop()
 	var endpoint string
 	if _, err := fmt.Fscanf(p.Stdout, "ready %s\n", &endpoint); err != nil {
@@ -100,10 +99,10 @@ func (l *lives) live(kill func(*etcdtest.Process)) {
 	}
 	p.Stdin.Close()
 
-	reported := make(chan error)
-	go func() { reported <- l.read(p.Stdout) }()
-	kill(p)
-	if err := <-reported; err != nil {
+	if acknowledged == 0 {
+		p.Kill()
+	}
+	if err := l.read(p, acknowledged); err != nil {
 		l.t.Fatal(err)
 	}
 	l.kills++
@@ -130,10 +129,11 @@ func (l *lives) judge(endpoint string) {
 	l.operations = nil
 }
 
-// read records a process's reports until they end.
-func (l *lives) read(reports io.Reader) error {
+// read records a process's reports until they end, and kills it soon after so many
+// acknowledged operations, in the middle of others.
+func (l *lives) read(p *etcdtest.Process, acknowledged int) error {
 	byNumber := map[int]*operation{}
-	lines := bufio.NewScanner(reports)
+	lines := bufio.NewScanner(p.Stdout)
 	for lines.Scan() {
 		var number int
 		o := new(operation)
@@ -147,6 +147,11 @@ func (l *lives) read(reports io.Reader) error {
 		}
 		called := byNumber[number]
 		called.outcome, called.offset, called.revision = o.outcome, o.offset, o.revision
+		if o.outcome != deferred && o.outcome != unknown {
+			if acknowledged--; acknowledged == 0 {
+				time.AfterFunc(randomTime(10*time.Millisecond), p.Kill)
+			}
+		}
 	}
 	for _, o := range l.operations {
 		switch o.outcome {

@@ -39,9 +39,9 @@ const (
 	// parallel is how many rounds run at once, so that callers do not all wait for the same disk.
 	parallel = 4
 	// patience is the deadline of an operation that is not meant to run into it.
-	patience = 30 * time.Second
-	// interval is that of repair passes, and grace two of them: an answer that takes half of that counts as none.
-	interval, grace = 100 * time.Millisecond, 2 * interval
+	patience = 3 * time.Minute
+	// interval is that of repair passes while etcd answers at once. The grace of allocations is two of them.
+	interval = 100 * time.Millisecond
 	// checkTime bounds the checker; a history that it has not finished by then counts as failed.
 	checkTime = 5 * time.Minute
 )
@@ -63,9 +63,9 @@ func TestLinearizable(t *testing.T) {
 // been carried out, and the server does not know. Repair passes free what that leaks.
 func TestLinearizableWithLostAnswers(t *testing.T) {
 	l := newLoad(t, etcdtest.Start(t, "").Endpoints(), 10_000)
-	l.lossy, l.network.loseOneOf, l.repairs = true, 40, true
+	l.lossy, l.network.loseOneOf, l.leastLost, l.repairs = true, 40, 50, true
 	l.run(func() {})
-	if l.network.lost.Load() < 50 {
+	if l.network.lost.Load() < l.leastLost {
 		t.Error("too few answers were lost")
 	}
 }
@@ -112,8 +112,9 @@ type load struct {
 	clients []*clientv3.Client
 	network *network
 	values  rangekeeper.Range
-	// least is how many operations there must be.
-	least int
+	// least is how many operations there must be, and leastLost how many answers must be lost.
+	least     int
+	leastLost int64
 	// lossy says that answers of etcd may be lost.
 	lossy bool
 	// repairs says that each server makes repair passes. Then callers write Services for what they get, and lose
@@ -127,6 +128,8 @@ type load struct {
 	rounds, operations, leaks, ghosts int
 	checking                          time.Duration
 	outcomes                          [kinds][outcomes]int
+	// took is what half of the operations of the last round took at most.
+	took time.Duration
 }
 
 func newLoad(t *testing.T, endpoints []string, least int) *load {
@@ -174,7 +177,15 @@ func (l *load) run(disturb func()) {
 func (l *load) enough() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.operations >= l.least
+	return l.operations >= l.least && l.network.lost.Load() >= l.leastLost
+}
+
+// interval returns that of the repair passes of the next round. An answer that takes half of the grace counts as none,
+// so a busy machine needs a longer one: else hardly an allocation would succeed there.
+func (l *load) interval() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(interval, 4*l.took)
 }
 
 func (l *load) report() {
@@ -212,12 +223,12 @@ func (l *load) report() {
 
 // round lets the callers work on a fresh key and checks what they saw.
 func (l *load) round(key string) {
-	ctx, cancel := context.WithTimeout(l.t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(l.t.Context(), 5*patience)
 	defer cancel()
-	r := &round{load: l, key: key}
+	r := &round{load: l, key: key, interval: l.interval()}
 	config := etcdstore.Config{Key: key, Range: l.values, Strategy: rangekeeper.DynamicBandFirst}
 	if l.repairs {
-		config.Grace = grace
+		config.Grace = 2 * r.interval
 	}
 	for i, client := range l.clients {
 		config.Client = client
@@ -275,16 +286,21 @@ func (l *load) round(key string) {
 	l.operations += len(r.operations)
 	l.ghosts += len(ghosts)
 	l.leaks += leaks
+	var took []time.Duration
 	for _, o := range r.operations {
 		l.outcomes[o.kind][o.outcome]++
+		took = append(took, o.end-o.call)
 	}
+	slices.Sort(took)
+	l.took = took[len(took)/2]
 }
 
 // round is the history of one key.
 type round struct {
 	*load
-	key    string
-	stores []*etcdstore.Store
+	key      string
+	interval time.Duration // of repair passes
+	stores   []*etcdstore.Store
 
 	mu         sync.Mutex
 	operations []*operation
@@ -410,7 +426,7 @@ func (r *round) disown(o owned) {
 // repair makes passes at one server until the callers are done and there is nothing in use
 // any more that has no Service.
 func (r *round) repair(ctx context.Context, store *etcdstore.Store, over *atomic.Bool) {
-	passes, err := rangekeeper.NewLeakTracker(3, interval)
+	passes, err := rangekeeper.NewLeakTracker(3, r.interval)
 	if err != nil {
 		r.t.Error(err)
 		return
@@ -426,7 +442,7 @@ func (r *round) repair(ctx context.Context, store *etcdstore.Store, over *atomic
 		case isLast && leaks == 0:
 			return
 		}
-		time.Sleep(interval)
+		time.Sleep(r.interval)
 	}
 	if ctx.Err() != nil {
 		r.t.Errorf("%s: there are leaks still", r.key)
