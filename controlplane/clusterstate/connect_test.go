@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -18,6 +19,9 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
 
+// patience bounds waiting for an answer that comes at once on a machine that has nothing else to do.
+const patience = time.Minute
+
 func TestConnectTLS(t *testing.T) {
 	a, other := etcdtest.NewAuthority(t), etcdtest.NewAuthority(t)
 	cert, key := a.Leaf(t, "client")
@@ -27,7 +31,7 @@ func TestConnectTLS(t *testing.T) {
 	https := []string{"https://" + address}
 
 	for _, endpoints := range [][]string{https, {address}, {"https://127.0.0.1:1", https[0]}} {
-		client, err := clusterstate.Connect(t.Context(), clusterstate.ConnectOptions{Endpoints: endpoints, CACert: a.File, Cert: cert, Key: key})
+		client, err := clusterstate.Connect(t.Context(), clusterstate.ConnectOptions{Endpoints: endpoints, CACert: a.File, Cert: cert, Key: key, DialTimeout: patience})
 		if err != nil {
 			t.Errorf("%v: %v", endpoints, err)
 			continue
@@ -106,17 +110,13 @@ func TestConnectToHTTP(t *testing.T) {
 }
 
 func TestConnectUnreachable(t *testing.T) {
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed.Close()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	refused, mute := "http://"+closed.Addr().String(), "http://"+silent.Addr().String()
+	refused := fmt.Sprintf("http://127.0.0.1:%d", etcdtest.ReservePort(t)) // where nobody comes to listen meanwhile
+	mute := "http://" + silent.Addr().String()
 	o := clusterstate.ConnectOptions{Endpoints: []string{refused, mute}, DialTimeout: 300 * time.Millisecond}
 	checkRefused(t, o, "connection refused", true)
 	checkRefused(t, o, mute+": accepts connections but does not answer", true)
@@ -153,7 +153,7 @@ func TestConnectAuth(t *testing.T) {
 	etcdtest.EnableAuth(t, c, "secret")
 
 	connect := func(user, password string) (*clientv3.Client, error) {
-		client, err := clusterstate.Connect(ctx, clusterstate.ConnectOptions{Endpoints: e.Endpoints(), User: user, Password: password})
+		client, err := clusterstate.Connect(ctx, clusterstate.ConnectOptions{Endpoints: e.Endpoints(), User: user, Password: password, DialTimeout: patience})
 		if err == nil {
 			t.Cleanup(func() { client.Close() })
 		}
@@ -176,6 +176,6 @@ func TestConnectAuth(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	for want, user := range map[string][2]string{"refuses the user or password": {"root", "wrong"}, "asks for a user": {}} {
-		checkRefused(t, clusterstate.ConnectOptions{Endpoints: e.Endpoints(), User: user[0], Password: user[1]}, want, false)
+		checkRefused(t, clusterstate.ConnectOptions{Endpoints: e.Endpoints(), User: user[0], Password: user[1], DialTimeout: patience}, want, false)
 	}
 }

@@ -3,6 +3,7 @@ package embedded_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -178,11 +179,11 @@ func TestRestoreRefuses(t *testing.T) {
 
 // TestClientPort starts an etcd at a port that was free, and one at a port that is taken.
 func TestClientPort(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port := etcdtest.FreePort(t)
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := l.Addr().(*net.TCPAddr).Port
 	config := embedded.Config{Dir: t.TempDir(), ClientPort: uint16(port)}
 	if e, err := embedded.Start(t.Context(), config); err == nil {
 		e.Close()

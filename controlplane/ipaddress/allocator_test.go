@@ -99,7 +99,7 @@ func newAllocator(t *testing.T, client *fake.Clientset, startTimeout time.Durati
 // TestStart allocates before the informers have started, and before the first ServiceCIDR is ready. Both must wait.
 func TestStart(t *testing.T) {
 	client := newClient()
-	a, startInformers := newAllocator(t, client, 20*time.Second)
+	a, startInformers := newAllocator(t, client, patience)
 	next, named := make(chan error, 1), make(chan error, 1)
 	go func() { _, err := a.AllocateNext(t.Context(), service); next <- err }()
 	go func() { _, err := a.Allocate(t.Context(), netip.MustParseAddr("10.8.0.1"), service); named <- err }()
@@ -158,7 +158,7 @@ func TestServiceCIDRsChange(t *testing.T) {
 		serviceCIDR("never-3", metav1.ConditionFalse, "10.7.0.0/30"),
 		serviceCIDR("c", metav1.ConditionTrue, "10.8.0.0/24", "fd00::/112"),
 	)
-	a, startInformers := newAllocator(t, client, 20*time.Second)
+	a, startInformers := newAllocator(t, client, patience)
 	startInformers()
 	small, wide, elsewhere := netip.MustParseAddr("10.7.0.1"), netip.MustParseAddr("10.8.0.1"), netip.MustParseAddr("10.9.0.1")
 	for address, want := range map[netip.Addr]error{small: nil, wide: nil, elsewhere: rangekeeper.ErrNotInRange, netip.MustParseAddr("10.8.0.255"): rangekeeper.ErrNotInRange} {
@@ -245,7 +245,7 @@ func TestServiceCIDRIsDeleted(t *testing.T) {
 	for _, object := range []*networkingv1.ServiceCIDR{serviceCIDR("a", metav1.ConditionTrue, "10.7.0.0/30"), withoutCondition} {
 		object.Finalizers = []string{"networking.k8s.io/service-cidr-finalizer"}
 		client := newClient(object, serviceCIDR("kubernetes", metav1.ConditionTrue, "10.6.0.0/30"))
-		a, startInformers := newAllocator(t, client, 20*time.Second)
+		a, startInformers := newAllocator(t, client, patience)
 		startInformers()
 		address := netip.MustParseAddr("10.7.0.1")
 		if _, err := a.Allocate(t.Context(), address, service); err != nil {
@@ -333,7 +333,7 @@ func TestRelease(t *testing.T) {
 // TestUndoOfWrittenObject undoes an allocation whose object another client has written. The object must stay.
 func TestUndoOfWrittenObject(t *testing.T) {
 	client := newClient(serviceCIDR("kubernetes", metav1.ConditionTrue, "10.6.0.0/24"))
-	a, startInformers := newAllocator(t, client, 20*time.Second)
+	a, startInformers := newAllocator(t, client, patience)
 	startInformers()
 	object, err := a.AllocateNext(t.Context(), service)
 	if err != nil {
@@ -356,7 +356,7 @@ func TestUndoOfWrittenObject(t *testing.T) {
 // form.
 func TestMappedAddress(t *testing.T) {
 	client := newClient(serviceCIDR("kubernetes", metav1.ConditionTrue, "10.6.0.0/24"))
-	a, startInformers := newAllocator(t, client, 20*time.Second)
+	a, startInformers := newAllocator(t, client, patience)
 	startInformers()
 	mapped := netip.MustParseAddr("::ffff:10.6.0.1")
 	object, err := a.Allocate(t.Context(), mapped, service)
@@ -376,7 +376,7 @@ func TestMappedAddress(t *testing.T) {
 
 // TestCloseAgain closes an allocator twice.
 func TestCloseAgain(t *testing.T) {
-	a, startInformers := newAllocator(t, newClient(), 20*time.Second)
+	a, startInformers := newAllocator(t, newClient(), patience)
 	startInformers()
 	if err := errors.Join(a.Close(), a.Close()); err != nil {
 		t.Error(err)
@@ -392,7 +392,7 @@ func TestCloseDuringCreation(t *testing.T) {
 		<-closed
 		return false, nil, nil
 	})
-	a, startInformers := newAllocator(t, client, 20*time.Second)
+	a, startInformers := newAllocator(t, client, patience)
 	startInformers()
 	done := make(chan error)
 	go func() {
@@ -462,7 +462,7 @@ func TestExpiry(t *testing.T) {
 		client.PrependReactor("create", "ipaddresses", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return exist.Load(), nil, apierrors.NewAlreadyExists(networkingv1.Resource("ipaddresses"), "x")
 		})
-		a, startInformers := newAllocator(t, client, 20*time.Second)
+		a, startInformers := newAllocator(t, client, patience)
 		registry := prometheus.NewRegistry()
 		metrics, err := NewMetrics(registry)
 		if err != nil {
@@ -496,7 +496,7 @@ func TestExpiry(t *testing.T) {
 // attempt.
 func TestConcurrentAllocations(t *testing.T) {
 	client := newClient(serviceCIDR("kubernetes", metav1.ConditionTrue, "10.6.0.0/24"), serviceCIDR("more", metav1.ConditionTrue, "10.7.0.0/25"))
-	a, startInformers := newAllocator(t, client, 20*time.Second)
+	a, startInformers := newAllocator(t, client, patience)
 	startInformers()
 	var group sync.WaitGroup
 	for range 16 {
@@ -531,7 +531,7 @@ func TestConcurrentAllocations(t *testing.T) {
 // TestMetrics compares all metrics with what has happened.
 func TestMetrics(t *testing.T) {
 	client := newClient(serviceCIDR("kubernetes", metav1.ConditionTrue, "10.6.0.0/30"))
-	a, startInformers := newAllocator(t, client, 20*time.Second)
+	a, startInformers := newAllocator(t, client, patience)
 	registry := prometheus.NewRegistry()
 	metrics, err := NewMetrics(registry)
 	if err != nil {

@@ -40,7 +40,7 @@ func TestBesideKubeAPIServer(t *testing.T) {
 			Client:       client.NetworkingV1().IPAddresses(),
 			ServiceCIDRs: factory.Networking().V1().ServiceCIDRs(),
 			IPAddresses:  factory.Networking().V1().IPAddresses(),
-			StartTimeout: time.Minute,
+			StartTimeout: patience,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -66,9 +66,14 @@ func TestBesideKubeAPIServer(t *testing.T) {
 	}
 	own(kubernetesService.Spec.ClusterIP, kubernetesService.Name)
 	var group sync.WaitGroup
+	// Nobody goes on before all have one address, so that no side can be so slow that it gets none.
+	var first sync.WaitGroup
+	first.Add(8 + 2)
 	for i := range 8 {
 		a := allocators[i%2]
 		group.Go(func() {
+			hasOne := sync.OnceFunc(first.Done)
+			defer hasOne()
 			for n := 0; ; n++ {
 				owner := networkingv1.ParentReference{Resource: "services", Namespace: "default", Name: fmt.Sprintf("own-%d-%d", i, n)}
 				object, err := a.AllocateNext(ctx, &owner)
@@ -80,11 +85,15 @@ func TestBesideKubeAPIServer(t *testing.T) {
 					return
 				}
 				own(object.Name, owner.Name)
+				hasOne()
+				first.Wait()
 			}
 		})
 	}
 	for i := range 2 {
 		group.Go(func() {
+			hasOne := sync.OnceFunc(first.Done)
+			defer hasOne()
 			for n := range addresses {
 				service := &corev1.Service{
 					ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("stock-%d-%d", i, n)},
@@ -95,6 +104,8 @@ func TestBesideKubeAPIServer(t *testing.T) {
 					return
 				}
 				own(created.Spec.ClusterIP, created.Name)
+				hasOne()
+				first.Wait()
 			}
 		})
 	}

@@ -143,11 +143,14 @@ func start(t *testing.T, names []string, cidrs ...string) (*server, *index, []ra
 	return s, index, all
 }
 
+// patience is far longer than what it limits takes.
+const patience = 3 * time.Minute
+
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for until := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
-			t.Fatal("after 20 s this does not hold:", what)
+			t.Fatalf("after %v this does not hold: %s", patience, what)
 		}
 	}
 }

@@ -77,7 +77,7 @@ func (r *reference) start() {
 	stop := make(chan struct{})
 	defer close(stop)
 	go systemnamespaces.NewController(names, r.client, namespaceInformer{namespaces}).Run(stop)
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
 		missing := 0
 		for _, name := range names {
 			if _, err := r.world.get("Namespace", "", name); err != nil {

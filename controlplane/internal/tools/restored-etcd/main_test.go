@@ -35,8 +35,8 @@ func TestServes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	connect := func(endpoint string) (*clientv3.Client, error) {
-		return clusterstate.Connect(t.Context(), clusterstate.ConnectOptions{Endpoints: []string{endpoint}, DialTimeout: time.Second})
+	connect := func(endpoint string, patience time.Duration) (*clientv3.Client, error) {
+		return clusterstate.Connect(t.Context(), clusterstate.ConnectOptions{Endpoints: []string{endpoint}, DialTimeout: patience})
 	}
 	// The command reports its endpoint and waits until it was read.
 	told, read := filepath.Join(t.TempDir(), "told"), filepath.Join(t.TempDir(), "read")
@@ -47,7 +47,7 @@ func TestServes(t *testing.T) {
 			if b, _ := os.ReadFile(told); bytes.HasSuffix(b, []byte("\n")) {
 				url := strings.TrimSpace(string(b))
 				endpoint <- url
-				client, err := connect(url)
+				client, err := connect(url, time.Minute)
 				if err != nil {
 					t.Error(err)
 					return
@@ -67,7 +67,7 @@ func TestServes(t *testing.T) {
 	if err != nil || code != 7 || stdout != "out\n" || stderr != "err\n" {
 		t.Errorf("code %d, %v, stdout %q, stderr %q", code, err, stdout, stderr)
 	}
-	if client, err := connect(<-endpoint); err == nil {
+	if client, err := connect(<-endpoint, time.Second); err == nil {
 		client.Close()
 		t.Error("etcd still serves")
 	}
