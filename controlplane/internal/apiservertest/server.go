@@ -61,8 +61,8 @@ const (
 
 const (
 	// readyTimeout and stopTimeout bound waiting on a machine that does much else.
-	readyTimeout = 2 * time.Minute
-	stopTimeout  = time.Minute
+	readyTimeout = 5 * time.Minute
+	stopTimeout  = 2 * time.Minute
 	// logTail is the number of bytes at the end of its log that a failed test shows.
 	logTail = 64 << 10
 )

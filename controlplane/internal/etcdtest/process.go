@@ -21,8 +21,9 @@ const roleVariable = "RANGEKEEPER_TEST_ROLE"
 // returns; an error is written to stderr.
 type Role func(args []string) error
 
-// terminateTimeout bounds waiting on a machine that does much else.
-const terminateTimeout = time.Minute
+// terminateTimeout bounds waiting on a machine that does much else. It is longer than `rangekeeper up` waits for its
+// servers.
+const terminateTimeout = 3 * time.Minute
 
 // roles is nil until [Main] was called.
 var roles map[string]Role
