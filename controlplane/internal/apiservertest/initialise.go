@@ -3,6 +3,7 @@ package apiservertest
 import (
 	"strings"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -20,7 +21,8 @@ import (
 const rangesPrefix = "/registry/ranges/"
 
 // Initialise makes what a server whose loops are off lacks to create a Service in the
-// namespace default, and leaves what is there: the namespace and the stored ranges.
+// namespace default, and leaves what is there: the namespace and the stored ranges. It
+// returns when the server can create one: it may not have read its ServiceCIDR before.
 func (s *Server) Initialise() {
 	s.t.Helper()
 	client, err := kubernetes.NewForConfig(s.RESTConfig(Admin))
@@ -52,6 +54,19 @@ func (s *Server) Initialise() {
 		s.t.Fatal(err)
 	}
 	initialise(s.t, etcd, clusterstate.ServiceNodePorts, ports)
+	for deadline := time.Now().Add(readyTimeout); ; time.Sleep(50 * time.Millisecond) {
+		service := &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: "probe"},
+			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80}}},
+		}
+		_, err := client.CoreV1().Services(metav1.NamespaceDefault).Create(s.t.Context(), service, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("kube-apiserver %s cannot create a Service: %v", s.config.Version, err)
+		}
+	}
 }
 
 func initialise(t testing.TB, etcd *clientv3.Client, name string, values rangekeeper.Range) {

@@ -75,7 +75,7 @@ func TestUsers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // the server has to see the binding
+		for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) { // the server has to see the binding
 			if err = list(kubeconfig); err == nil || time.Now().After(deadline) {
 				break
 			}
@@ -190,7 +190,7 @@ func TestServerEndsWithTheTest(t *testing.T) {
 		t.Error(err)
 	}
 	parent.Wait() // its error says that it was killed
-	for deadline := time.Now().Add(time.Minute); answers(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); answers(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the server outlives the test")
 		}
