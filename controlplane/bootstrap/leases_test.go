@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -69,6 +68,29 @@ func neverDropped(t *testing.T, etcd *clientv3.Client, after int64, addresses ..
 				t.Errorf("%s was dropped: %v was written", address, version)
 			}
 		}
+	}
+}
+
+// turns waits until the lease of each of these servers has been written so many times more: once in each turn.
+func turns(t *testing.T, etcd *embedded.Etcd, count int64, addresses ...string) {
+	t.Helper()
+	version := func(address string) (version int64) {
+		for _, kv := range must(etcd.Client().Get(t.Context(), leaseDirectory+address)).Kvs {
+			version = kv.Version
+		}
+		return version
+	}
+	before := map[string]int64{}
+	for _, address := range addresses {
+		before[address] = version(address)
+	}
+	for _, address := range addresses {
+		eventually(t, func() error {
+			if now := version(address); now < before[address]+count {
+				return fmt.Errorf("%s was written %d times, and then %d", address, before[address], now)
+			}
+			return nil
+		})
 	}
 }
 
@@ -148,7 +170,7 @@ func TestWrongLeases(t *testing.T) {
 		reported(forever, "neverExpires", all...)
 		reported(key, "mismatch", all...)
 		eventually(t, kubernetesObjects(t, client, append(live, listed, forever, other)...))
-		time.Sleep(4 * quickPeriods.Endpoints) // nothing more is said, and nothing changes
+		turns(t, etcd, 4, live...) // nothing more is said, and nothing changes
 		if err := kubernetesObjects(t, client, append(live, listed, forever, other)...)(); err != nil {
 			t.Error(err)
 		}
@@ -177,14 +199,14 @@ func TestWrongLeases(t *testing.T) {
 		reported(c, "shared", hosts[c], twin)
 		eventually(t, kubernetesObjects(t, client, live...))
 		twins := must(etcd.Client().Get(ctx, leaseDirectory)).Header.Revision
-		time.Sleep(4 * quickPeriods.Endpoints)
+		turns(t, etcd, 8, c) // 4 of each
 		if err := twin.stop(); err != nil {
 			t.Error(err)
 		}
 		if twin.said("stopped", `"endpoint removed"=false`) != 1 {
 			t.Error("it has removed the lease of another one")
 		}
-		time.Sleep(quickPeriods.LeaseTTL + quickPeriods.Endpoints)
+		turns(t, etcd, 2, live...) // by then nothing depends on what the twin has granted
 		if err := errors.Join(leases(t, etcd, live...)(), kubernetesObjects(t, client, live...)()); err != nil {
 			t.Error(err)
 		}

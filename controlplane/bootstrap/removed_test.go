@@ -26,7 +26,9 @@ func TestRemovedInEtcd(t *testing.T) {
 		ctx := t.Context()
 		h := startHost(t, etcd, s.RESTConfig(apiservertest.Admin), bootstrap.Config{
 			AdvertiseAddress: "192.0.2.11",
-			Periods:          bootstrap.Periods{Endpoints: time.Second, LeaseTTL: 3 * time.Second, Namespaces: time.Second, Repairs: 2 * time.Second},
+			// The address is freed after three turns, and by passes of a repair only later. Each has its time on a
+			// machine that does much else.
+			Periods: bootstrap.Periods{Endpoints: 4 * time.Second, LeaseTTL: 30 * time.Second, Namespaces: time.Second, Repairs: 10 * time.Second},
 		})
 		namespaces := func() (err error) {
 			for _, name := range []string{"default", "kube-system", "kube-public", "kube-node-lease"} {
