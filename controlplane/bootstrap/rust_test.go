@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -40,31 +41,10 @@ func rustProgram(t *testing.T) string {
 
 // rustHost is the program beside an API server.
 type rustHost struct {
+	syncBuffer
 	t       *testing.T
 	command *exec.Cmd
 	ended   chan error
-	log     *logWriter
-}
-
-// logWriter shows what a program writes, and keeps it.
-type logWriter struct {
-	t    *testing.T
-	mu   sync.Mutex
-	text []byte
-}
-
-func (w *logWriter) Write(b []byte) (int, error) {
-	w.mu.Lock()
-	w.text = append(w.text, b...)
-	w.mu.Unlock()
-	return w.t.Output().Write(b)
-}
-
-// since returns what was written after the first so many bytes.
-func (w *logWriter) since(n int) string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return string(w.text[n:])
 }
 
 func startRust(t *testing.T, etcd *embedded.Etcd, s *apiservertest.Server, address string) *rustHost {
@@ -72,8 +52,8 @@ func startRust(t *testing.T, etcd *embedded.Etcd, s *apiservertest.Server, addre
 	command := exec.Command(rustProgram(t), "--kubeconfig", s.Kubeconfig(apiservertest.Admin),
 		"--endpoints", strings.Join(etcd.Endpoints(), ","), "--advertise-address", address,
 		"--service-cluster-ip-range", clusterIPRange, "--service-node-port-range", nodePortRange)
-	h := &rustHost{t: t, command: command, ended: make(chan error, 1), log: &logWriter{t: t}}
-	command.Stderr = h.log
+	h := &rustHost{t: t, command: command, ended: make(chan error, 1)}
+	command.Stderr = io.MultiWriter(t.Output(), h)
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +102,10 @@ func leases(t *testing.T, etcd *embedded.Etcd, want ...string) func() error {
 }
 
 // failing distinguishes the failures that the program reports.
-var failing = regexp.MustCompile(`WARN failed; retrying work=\w+ reason=\w+`)
+var failing = regexp.MustCompile(`WARN failed; retrying (work=\w+) reason=\w+`)
+
+// recovered is the work that works again.
+var recovered = regexp.MustCompile(`works again (work=\w+)`)
 
 // TestRust lets the program of examples/bootstrap-rs start on an empty etcd, first alone and then beside a controller
 // in Go: they keep the same objects, and each notices when the other one goes.
@@ -172,35 +155,45 @@ func TestRust(t *testing.T) {
 		must(client.CoreV1().Endpoints("default").Update(ctx, e, metav1.UpdateOptions{}))
 		eventually(t, endpoints(t, client, "192.0.2.21"))
 
-		before := 0
+		// An outage of the server is reported once for each reason, and when it is over.
+		eventually(t, func() error {
+			if first.said("the first repairs have succeeded") == 0 {
+				return errors.New("not started")
+			}
+			return first.works("KubernetesService", "Namespaces")()
+		})
+		before := len(first.String())
 		says := func(text string) func() error {
 			return func() error {
-				if log := first.log.since(before); !strings.Contains(log, text) {
+				if log := first.String()[before:]; !strings.Contains(log, text) {
 					return fmt.Errorf("it does not say %q: %s", text, log)
 				}
 				return nil
 			}
 		}
-		// The repairs have written the ranges before they end.
-		eventually(t, says("the first repairs have succeeded"))
-
-		// An outage of the server is reported once for each reason, and when it is over.
-		before = len(first.log.since(0))
 		s.Kill()
 		eventually(t, says("failed; retrying"))
+		if says("works again")() == nil {
+			t.Error("it works without the server")
+		}
 		s.Restart()
 		eventually(t, says("works again"))
 		eventually(t, endpoints(t, client, "192.0.2.21"))
-		reported := map[string]bool{}
-		for line := range strings.Lines(first.log.since(before)) {
+		reported := map[string]string{} // with the work
+		for line := range strings.Lines(first.String()[before:]) {
 			if strings.Contains(line, "another number of API servers") {
 				continue // a round says what it found before it repaired, so the damage above is over one round later
 			}
-			about := failing.FindString(line)
-			if about == "" && !strings.Contains(line, "works again") || about != "" && reported[about] {
-				t.Errorf("it should not say %q", line)
+			if over := recovered.FindStringSubmatch(line); over != nil {
+				maps.DeleteFunc(reported, func(_, work string) bool { return work == over[1] })
+				continue
 			}
-			reported[about] = true
+			about := failing.FindStringSubmatch(line)
+			if about == nil || reported[about[0]] != "" {
+				t.Errorf("it should not say %q", line)
+				continue
+			}
+			reported[about[0]] = about[1]
 		}
 
 		// Its lease does not run out while a busy machine stops the test: it is never killed.
