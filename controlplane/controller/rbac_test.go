@@ -12,9 +12,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 
@@ -33,8 +35,11 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// apply creates the objects of a file, and returns their number.
-func apply(t *testing.T, client kubernetes.Interface, path string) (n int) {
+// patience is for what takes a moment, on a machine that does much else.
+const patience = 2 * time.Minute
+
+// apply creates the objects of a file.
+func apply(t *testing.T, client kubernetes.Interface, path string) (objects []runtime.Object) {
 	t.Helper()
 	for document := range strings.SplitSeq(string(must(os.ReadFile(path))), "\n---\n") {
 		object, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(document), nil, nil)
@@ -61,9 +66,41 @@ func apply(t *testing.T, client kubernetes.Interface, path string) (n int) {
 		if err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
-		n++
+		objects = append(objects, object)
 	}
-	return n
+	return objects
+}
+
+// awaitRights waits until the server grants an account what the roles among the objects allow: its authorizer learns of
+// each by a watch.
+func awaitRights(t *testing.T, client kubernetes.Interface, account string, objects []runtime.Object) {
+	t.Helper()
+	for _, object := range objects {
+		var namespace string
+		var rule rbacv1.PolicyRule
+		switch o := object.(type) {
+		case *rbacv1.ClusterRole:
+			rule = o.Rules[0]
+		case *rbacv1.Role:
+			namespace, rule = o.Namespace, o.Rules[0]
+		default:
+			continue
+		}
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: account,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0],
+			},
+		}}
+		for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+			if must(client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})).Status.Allowed {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%+v is not granted to %s", rule, account)
+			}
+		}
+	}
 }
 
 // TestLeastPrivilege runs the controller with the rights of deploy/base: on a damaged
@@ -76,9 +113,11 @@ func TestLeastPrivilege(t *testing.T) {
 		Users: []apiservertest.User{{Name: account, Groups: []string{"system:serviceaccounts"}}},
 	})
 	admin := must(kubernetes.NewForConfig(server.RESTConfig(apiservertest.Admin)))
-	if n := apply(t, admin, "../../release/deploy/base/controller.yaml"); n != 6 {
-		t.Errorf("%d objects", n)
+	objects := apply(t, admin, "../../release/deploy/base/controller.yaml")
+	if len(objects) != 6 {
+		t.Errorf("%d objects", len(objects))
 	}
+	awaitRights(t, admin, account, objects)
 	// Without all of its objects it has to make them.
 	for _, key := range []string{"/registry/namespaces/kube-node-lease", "/registry/services/endpoints/default/kubernetes", "/registry/endpointslices/default/kubernetes"} {
 		must(etcd.Client().Delete(t.Context(), key))
@@ -121,7 +160,7 @@ func TestLeastPrivilege(t *testing.T) {
 		return fmt.Errorf("no Event of the repair of ClusterIPs among %d", len(events.Items))
 	}
 	err := there()
-	for end := time.Now().Add(30 * time.Second); err != nil && time.Now().Before(end); err = there() {
+	for end := time.Now().Add(patience); err != nil && time.Now().Before(end); err = there() {
 		time.Sleep(50 * time.Millisecond)
 	}
 	time.Sleep(2 * time.Second) // a few more rounds
