@@ -118,31 +118,48 @@ func TestKine(t *testing.T) {
 		"api":  {ClusterIP: "10.0.0.11", Ports: []corev1.ServicePort{{Port: 80}}},
 		"gone": {ClusterIP: "10.0.0.12", Ports: []corev1.ServicePort{{Port: 80}}},
 	} {
-		if _, err := services.Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		eventually(t, func() error { // a server that has just started cannot allocate yet
+			_, err := services.Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{})
+			return err
+		})
 	}
 	if err := services.Delete(ctx, "gone", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	awaitLoops(t, api)
 	server.Kill()
+	// swap writes as a server does: kine takes nothing else.
+	swap := func(key string, write func(value string) clientv3.Op) {
+		t.Helper()
+		object, err := client.Get(ctx, key)
+		if err != nil || len(object.Kvs) != 1 {
+			t.Fatal(object, err)
+		}
+		changed, err := client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", object.Kvs[0].ModRevision)).
+			Then(write(string(object.Kvs[0].Value))).Else(clientv3.OpGet(key)).Commit()
+		if err != nil || !changed.Succeeded {
+			t.Fatal(changed, err)
+		}
+	}
+	remove := func(key string) {
+		t.Helper()
+		swap(key, func(string) clientv3.Op { return clientv3.OpDelete(key) })
+	}
+	// The lease of the server may not run out while database and socket are compared. An audit takes one that lives
+	// longer than this for one that never ends.
+	const lease = leaseKey + apiservertest.DefaultAdvertiseAddress
+	granted, err := client.Grant(ctx, 60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	swap(lease, func(value string) clientv3.Op { return clientv3.OpPut(lease, value, clientv3.WithLease(granted.ID)) })
 	if err := toggle(ctx, client, nodePortsKey, 30080); err != nil {
 		t.Fatal(err)
 	}
 	if err := toggle(ctx, client, nodePortsKey, 30099); err != nil {
 		t.Fatal(err)
 	}
-	const address = "/registry/ipaddresses/10.0.0.10"
-	object, err := client.Get(ctx, address)
-	if err != nil || len(object.Kvs) != 1 {
-		t.Fatal(object, err)
-	}
-	deleted, err := client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(address), "=", object.Kvs[0].ModRevision)).
-		Then(clientv3.OpDelete(address)).Else(clientv3.OpGet(address)).Commit()
-	if err != nil || !deleted.Succeeded {
-		t.Fatal(deleted, err)
-	}
+	remove("/registry/ipaddresses/10.0.0.10")
 
 	overSocket := runJSON[audit.Report](t, exitFound, "audit", "--endpoints", endpoint)
 	live := runJSON[audit.Report](t, exitFound, "audit", "--sqlite", database)
@@ -164,6 +181,10 @@ func TestKine(t *testing.T) {
 	}
 	if !reflect.DeepEqual(file, online) {
 		t.Errorf("database and socket differ:\n%+v\n%+v", file, online)
+	}
+	remove(lease) // nothing is to change by itself from now on
+	if online, err = clusterstate.ReadEtcd(ctx, client, clusterstate.Options{}); err != nil {
+		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"repair", "--apply"}, {"allocate", "servicenodeports"}, {"release", "servicenodeports", "30099"}} {
 		runFails(t, exitInput, []string{endpoint, "unsupported operations in txn request", "kine", "nothing of it was written"}, append(args, "--endpoints", endpoint)...)
