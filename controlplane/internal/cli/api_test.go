@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -145,15 +146,13 @@ func TestBetaObjects(t *testing.T) {
 		Flags: []string{"--feature-gates=MultiCIDRServiceAllocator=true", "--runtime-config=networking.k8s.io/v1beta1=true"},
 	})
 	config := server.Kubeconfig(apiservertest.Admin)
-	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) { // its loops create the Service kubernetes
+	eventually(t, func() error { // its loops create the Service kubernetes
 		code, stdout, stderr := run(t, "show", "kubernetes", "--kubeconfig", config)
-		if code == exitOK && strings.Contains(stdout, "10.96.0.1 ") && strings.Contains(stdout, "ipaddress") {
-			return
+		if code != exitOK || !strings.Contains(stdout, "10.96.0.1 ") || !strings.Contains(stdout, "ipaddress") {
+			return fmt.Errorf("exit code %d, %q, %s", code, stdout, stderr)
 		}
-		if time.Now().After(end) {
-			t.Fatalf("exit code %d, %q, %s", code, stdout, stderr)
-		}
-	}
+		return nil
+	})
 }
 
 func equalJSON(t *testing.T, a, b any) bool {
@@ -203,18 +202,13 @@ func bindRole(t *testing.T, admin kubernetes.Interface, user, file string) {
 		User:               user,
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: first.Verbs[0], Group: first.APIGroups[0], Resource: first.Resources[0]},
 	}}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	eventually(t, func() error {
 		answer, err := admin.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
+		if err == nil && !answer.Status.Allowed {
+			err = fmt.Errorf("%s is not granted to %s", role.Name, user)
 		}
-		if answer.Status.Allowed {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%s is not granted to %s", role.Name, user)
-		}
-	}
+		return err
+	})
 }
 
 // TestAuditRole runs all commands as a user who has the rights of deploy/audit and no others.
@@ -334,6 +328,7 @@ func TestProbe(t *testing.T) {
 		t.Fatal(err)
 	}
 	bindAuditRole(t, client, auditor)
+	awaitLoops(t, client)
 	leak := func(port string) {
 		t.Helper()
 		if code, _, stderr := run(t, "allocate", "servicenodeports", port, "--endpoints", strings.Join(etcd.Endpoints(), ",")); code != exitOK {
@@ -342,13 +337,13 @@ func TestProbe(t *testing.T) {
 	}
 	create := func(name string, port int32) {
 		t.Helper()
-		_, err := client.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80, NodePort: port}}},
-		}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		eventually(t, func() error { // a server that has just started cannot allocate yet
+			_, err := client.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
+				ObjectMeta: metav1.ObjectMeta{Name: name},
+				Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80, NodePort: port}}},
+			}, metav1.CreateOptions{})
+			return err
+		})
 	}
 	probe := func() (values []string, report *audit.Report) {
 		t.Helper()
@@ -432,15 +427,13 @@ func TestProbe(t *testing.T) {
 	if _, err = quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) { // the admission has a cache
+	eventually(t, func() error { // the admission has a cache
 		code, _, stderr := run(t, "audit", "--probe", "--service-node-port-range", ports, "--kubeconfig", kubeconfig)
-		if code == exitNone && strings.Contains(stderr, "exceeded quota: ports") && strings.Contains(stderr, "name a namespace without such a limit with -n") && !strings.Contains(stderr, "right to create") {
-			break
+		if code != exitNone || !strings.Contains(stderr, "exceeded quota: ports") || !strings.Contains(stderr, "name a namespace without such a limit with -n") || strings.Contains(stderr, "right to create") {
+			return fmt.Errorf("with a quota: exit code %d, %s", code, stderr)
 		}
-		if time.Now().After(end) {
-			t.Fatalf("with a quota: exit code %d, %s", code, stderr)
-		}
-	}
+		return nil
+	})
 	// The metrics count fewer ports than the default range has: no command takes the range to be that one.
 	for _, args := range [][]string{{"free", "servicenodeports"}, {"show", "servicenodeports"}, {"explain", "30003"}, {"explain", "8080"}, {"audit"}} {
 		code, stdout, stderr := run(t, append(args, "--kubeconfig", kubeconfig)...)
@@ -462,6 +455,7 @@ func TestProbeRangekeeper(t *testing.T) {
 	lookAgainSoon(t)
 	etcd := etcdtest.Start(t, "")
 	server := apiservertest.Start(t, apiservertest.Config{Version: apiservertest.Newest, Etcd: etcd.Endpoints(), Rangekeeper: true})
+	awaitLoops(t, clientOf(t, server))
 	code, _, stderr := run(t, "allocate", "servicenodeports", "30151", "--endpoints", strings.Join(etcd.Endpoints(), ","))
 	if code != exitOK {
 		t.Fatal(stderr)

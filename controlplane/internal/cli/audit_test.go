@@ -153,7 +153,7 @@ func TestWatchOfAudit(t *testing.T) {
 	running, etcd := cluster(t)
 	with := func(args ...string) []string { return append(args, etcd...) }
 	runOK(t, with("init", "servicenodeports", "30000-30003")...)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	raw, err := (&corev1.Endpoints{Subsets: []corev1.EndpointSubset{{Addresses: []corev1.EndpointAddress{{IP: "192.0.2.1"}}}}}).Marshal()
 	if err != nil {

@@ -25,13 +25,14 @@ func TestReleaseBesideServers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			service, err := api.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
-				ObjectMeta: metav1.ObjectMeta{Name: "web"},
-				Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80}}},
-			}, metav1.CreateOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			var service *corev1.Service
+			eventually(t, func() (err error) { // a server that has just started cannot allocate yet
+				service, err = api.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
+					ObjectMeta: metav1.ObjectMeta{Name: "web"},
+					Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80}}},
+				}, metav1.CreateOptions{})
+				return err
+			})
 			port := strconv.Itoa(int(service.Spec.Ports[0].NodePort))
 			etcd := []string{"--endpoints", e.Endpoints()[0]}
 			runFails(t, exitFound, []string{port + " is used by default/web"}, append([]string{"release", "servicenodeports", port}, etcd...)...)

@@ -3,8 +3,8 @@ package cli
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"math/big"
-	"net"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -141,16 +141,12 @@ func TestUsage(t *testing.T) {
 }
 
 func TestUnreachable(t *testing.T) {
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed.Close()
+	address := fmt.Sprintf("127.0.0.1:%d", etcdtest.ReservePort(t)) // nobody listens there
 	for _, args := range [][]string{{"audit"}, {"repair", "--apply"}} {
 		t.Run(args[0], func(t *testing.T) {
 			t.Parallel() // it waits for a timeout
-			code, stdout, stderr := run(t, append(args, "--endpoints", "http://"+closed.Addr().String())...)
-			if code != exitUnreachable || stdout != "" || !strings.Contains(stderr, closed.Addr().String()) {
+			code, stdout, stderr := run(t, append(args, "--endpoints", "http://"+address)...)
+			if code != exitUnreachable || stdout != "" || !strings.Contains(stderr, address) {
 				t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
 			}
 		})

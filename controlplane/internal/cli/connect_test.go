@@ -118,7 +118,7 @@ func TestEnvironment(t *testing.T) {
 	snapshot := etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz")
 	t.Setenv("ETCDCTL_ENDPOINTS", strings.Join(e.Endpoints(), ","))
 	t.Setenv("ETCDCTL_USER", "root:wrong")
-	t.Setenv("ETCDCTL_DIAL_TIMEOUT", "3s")
+	t.Setenv("ETCDCTL_DIAL_TIMEOUT", "30s")
 	refused(exitInput, "refuses the user or password", "repair")
 	t.Setenv("ETCDCTL_USER", "root")
 	t.Setenv("ETCDCTL_PASSWORD", "secret")
@@ -137,7 +137,7 @@ func TestEnvironment(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	runFails(t, exitInput, []string{"no cluster", "ETCDCTL_ENDPOINTS does not stand here"}, "audit")
 	runJSON[audit.Report](t, exitOK, "audit", "--etcd-snapshot", snapshot)
-	runFails(t, exitUnreachable, []string{"127.0.0.1:1"}, "audit", "--endpoints", "http://127.0.0.1:1")
+	runFails(t, exitUnreachable, []string{"127.0.0.1:1"}, "audit", "--dial-timeout", "1s", "--endpoints", "http://127.0.0.1:1")
 	t.Setenv("ETCDCTL_DIAL_TIMEOUT", "soon")
 	refused(exitInput, "ETCDCTL_DIAL_TIMEOUT cannot be \"soon\"", "repair")
 }

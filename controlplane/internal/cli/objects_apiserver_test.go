@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -27,11 +28,12 @@ func TestFaultyObjectsOnAServer(t *testing.T) {
 	}
 	wait := func(what string, condition func() bool) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(100 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal(what)
+		eventually(t, func() error {
+			if !condition() {
+				return errors.New(what)
 			}
-		}
+			return nil
+		})
 	}
 	put := func(key string, value []byte) {
 		t.Helper()
@@ -67,6 +69,7 @@ func TestFaultyObjectsOnAServer(t *testing.T) {
 		}
 		return got.Count > 0
 	}
+	awaitLoops(t, client)
 	odd, err := (&corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "odd", UID: "odd", CreationTimestamp: long},
 		Spec: corev1.ServiceSpec{

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,12 +45,7 @@ func TestNodePortsOnAServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) { // the server's repair has initialised the range
-		if err = create("tcp", corev1.ProtocolTCP, 30001); err == nil || time.Now().After(deadline) {
-			break
-		}
-	}
-	must(err)
+	eventually(t, func() error { return create("tcp", corev1.ProtocolTCP, 30001) }) // the server's repair has initialised the range
 	if err := create("udp", corev1.ProtocolUDP, 30001); err == nil || !strings.Contains(err.Error(), "provided port is already allocated") {
 		t.Error("another protocol:", err)
 	}

@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -208,6 +210,7 @@ func TestPreflightOverAPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	awaitLoops(t, admin)
 	bindAuditRole(t, admin, auditor)
 	bindRole(t, admin, upgrader, "preflight.yaml")
 	newest := preflight.Targets()[len(preflight.Targets())-1]
@@ -339,6 +342,13 @@ func TestPreflightOnServers(t *testing.T) {
 	server = apiservertest.Start(t, apiservertest.Config{ // it is ready only after its first passes
 		Version: apiservertest.Version(newer.Release), Etcd: etcd.Endpoints(), ServiceClusterIPRange: older.ClusterIPRange, OwnLoops: true,
 	})
+	eventually(t, func() error { // its ServiceCIDR may come a little later
+		got, err := etcd.Client().Get(t.Context(), "/registry/servicecidrs/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+		if err == nil && got.Count == 0 {
+			err = errors.New("there is no ServiceCIDR")
+		}
+		return err
+	})
 	var writes preflight.Writes
 	for key, revision := range revisionsOf(t, etcd.Client()) {
 		_, existed := revisions[key]
@@ -365,7 +375,7 @@ func TestPreflightOnServers(t *testing.T) {
 			want[s.Namespace+"/"+s.Name] = true
 		}
 	}
-	for end := time.Now().Add(time.Minute); len(want) > 0; time.Sleep(time.Second) {
+	for end := time.Now().Add(2 * time.Minute); len(want) > 0; time.Sleep(time.Second) {
 		events, err := client.EventsV1().Events("").List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -380,6 +390,7 @@ func TestPreflightOnServers(t *testing.T) {
 			t.Fatalf("no Event of %v", want)
 		}
 	}
+	awaitLoops(t, client)
 	if code, stdout, _ := run(t, append([]string{"audit"}, source...)...); code != exitOK {
 		t.Errorf("after the upgrade: %s", stdout)
 	}

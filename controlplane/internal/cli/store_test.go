@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -270,12 +269,8 @@ func TestForeignValues(t *testing.T) {
 }
 
 func TestStoreUnreachable(t *testing.T) {
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed.Close()
-	runFails(t, exitUnreachable, []string{closed.Addr().String()}, "allocate", "serviceips", "--endpoints", "http://"+closed.Addr().String())
+	address := fmt.Sprintf("127.0.0.1:%d", etcdtest.ReservePort(t)) // nobody listens there
+	runFails(t, exitUnreachable, []string{address}, "allocate", "serviceips", "--endpoints", "http://"+address)
 }
 
 // TestStoreTLS allocates from an etcd that wants client certificates.
