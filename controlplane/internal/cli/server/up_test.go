@@ -84,9 +84,13 @@ func TestUp(t *testing.T) {
 	if config, err := apiConfig(kubeconfig); err != nil || config.Host != "https://"+address {
 		t.Errorf("%v, %v", config, err)
 	}
-	if report := command.OK(t, "audit", "--endpoints", endpoints); !slices.Contains(report, "ok: nothing found in 1 Service") {
-		t.Errorf("%q", report)
-	}
+	eventually(t, func() error { // a server that is ready makes its endpoints and namespaces a little later
+		code, report, stderr := command.Output(t, "audit", "--endpoints", endpoints)
+		if code != exitOK || stderr != "" || !slices.Contains(strings.Split(report, "\n"), "ok: nothing found in 1 Service") {
+			return fmt.Errorf("exit code %d, %s%s", code, report, stderr)
+		}
+		return nil
+	})
 	cancel()
 	go io.Copy(io.Discard, stdout)
 	select {
@@ -94,7 +98,7 @@ func TestUp(t *testing.T) {
 		if code != exitOK {
 			t.Errorf("exit code %d: %s", code, errs.String())
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		t.Fatal("it does not end")
 	}
 	if serves(address) {
@@ -137,7 +141,7 @@ func TestUpIsKilled(t *testing.T) {
 			t.Error("no server")
 		}
 		p.Kill()
-		for deadline := time.Now().Add(time.Minute); serves(address); time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(patience); serves(address); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatal("the server outlives it")
 			}
@@ -179,7 +183,7 @@ func TestUpInterrupted(t *testing.T) {
 		if (err != nil || c.want != "") && fmt.Sprint(err) != c.want {
 			t.Errorf("after %q: %v, want %q", c.at, err, c.want)
 		}
-		for deadline := time.Now().Add(time.Minute); serves(address); time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(patience); serves(address); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatal("the server outlives it")
 			}
