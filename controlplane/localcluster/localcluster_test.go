@@ -26,8 +26,8 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
 
-// wait bounds waiting on a machine that does much else.
-const wait = time.Minute
+// wait bounds waiting on a machine that does much else, where a server may take as long to start.
+const wait = readyTimeout
 
 // testConfig is for a cluster of unchanged servers in a new directory: what is tested
 // here does not depend on who allocates.
@@ -80,16 +80,21 @@ func clients(t *testing.T, c *Cluster) (all []*kubernetes.Clientset) {
 	return all
 }
 
+// create waits until the server has allocated: a stock one that has just started may not have read its ServiceCIDR yet.
 func create(t *testing.T, client *kubernetes.Clientset, name string, kind corev1.ServiceType) *corev1.Service {
 	t.Helper()
-	service, err := client.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.ServiceSpec{Type: kind, Ports: []corev1.ServicePort{{Port: 80}}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
+	for deadline := time.Now().Add(wait); ; time.Sleep(50 * time.Millisecond) {
+		service, err := client.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       corev1.ServiceSpec{Type: kind, Ports: []corev1.ServicePort{{Port: 80}}},
+		}, metav1.CreateOptions{})
+		if err == nil {
+			return service
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
 	}
-	return service
 }
 
 // TestRuns starts a cluster, creates a Service, and starts it again with three servers:
