@@ -116,7 +116,7 @@ func (c *churn) keep(t *testing.T, count int) {
 	for i := range count {
 		services := c.servers[i%len(c.servers)].CoreV1().Services(metav1.NamespaceDefault)
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("kept-%d", i)}, Spec: nodePort}
-		for end := time.Now().Add(time.Minute); ; time.Sleep(c.pause) {
+		for end := time.Now().Add(patience); ; time.Sleep(c.pause) {
 			_, err := services.Create(t.Context(), service, metav1.CreateOptions{})
 			if err == nil || apierrors.IsAlreadyExists(err) {
 				break
@@ -147,11 +147,14 @@ func (c *churn) reset() {
 	c.errors, c.full = make(map[string]int), 0
 }
 
-// checkProgress fails the test if the clients have created fewer Services than they are.
-func (c *churn) checkProgress(t *testing.T) {
+// awaitProgress waits until the clients have created as many Services as they are.
+func (c *churn) awaitProgress(t *testing.T) {
 	t.Helper()
-	if created := c.created.Load(); created < churners {
-		t.Errorf("%d clients have created only %d Services", churners, created)
+	for end := time.Now().Add(patience); c.created.Load() < churners; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Errorf("%d clients have created only %d Services", churners, c.created.Load())
+			return
+		}
 	}
 }
 

@@ -51,7 +51,7 @@ func createBySkewedServers(t *testing.T, version apiservertest.Version, rangekee
 	for i, offset := range offsets {
 		config := serverConfig(etcd.Endpoints(), version, rangekeeper, i)
 		config.ServiceClusterIPRange, config.ServiceNodePortRange, config.ClockOffset = "10.96.0.0/25", "30000-30127", offset
-		servers = append(servers, apiservertest.Start(t, config))
+		servers = append(servers, startServer(t, config))
 	}
 	clients := newWorkload(0, servers...).servers
 	startWebhook(t, clients, func() { time.Sleep(inWebhook) })

@@ -32,7 +32,7 @@ func testCreateDisconnect(t *testing.T, version apiservertest.Version) {
 		return err
 	}
 	var disconnected, written atomic.Int64
-	end := time.Now().Add(time.Minute)
+	end := time.Now().Add(5 * time.Minute)
 	var group sync.WaitGroup
 	for caller := range callers {
 		group.Go(func() {

@@ -32,7 +32,7 @@ func testCutClients(t *testing.T, version apiservertest.Version) {
 	etcd := must(embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir(), KeepHistory: true}))
 	t.Cleanup(etcd.Close)
 	proxy := tcpproxy.Start(t, must(url.Parse(etcd.Endpoints()[0])).Host)
-	server := apiservertest.Start(t, serverConfig([]string{"http://" + proxy.Address()}, version, true, 0))
+	server := startServer(t, serverConfig([]string{"http://" + proxy.Address()}, version, true, 0))
 	services := newWorkload(0, server).servers[0].CoreV1().Services(metav1.NamespaceDefault)
 	create := func(ctx context.Context, name string) error {
 		_, err := services.Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: nodePort}, metav1.CreateOptions{})

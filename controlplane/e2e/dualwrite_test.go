@@ -34,8 +34,8 @@ func TestDualWrite(t *testing.T) {
 			etcd := must(embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir()}))
 			t.Cleanup(etcd.Close)
 			servers := []*apiservertest.Server{
-				apiservertest.Start(t, serverConfig(etcd.Endpoints(), older, c.older, 0)),
-				apiservertest.Start(t, serverConfig(etcd.Endpoints(), newer, c.newer, 1)),
+				startServer(t, serverConfig(etcd.Endpoints(), older, c.older, 0)),
+				startServer(t, serverConfig(etcd.Endpoints(), newer, c.newer, 1)),
 			}
 			w := newWorkload(100_000, servers...)
 			w.end = time.Now().Add(10 * time.Second)

@@ -96,9 +96,12 @@ func testRepairBesideServers(t *testing.T, version apiservertest.Version) {
 	awaitAddresses(t, client, exact, paused, shared)
 }
 
+// leaseKey begins the keys of the servers' leases.
+const leaseKey = "/registry/masterleases/"
+
 // loseLease takes the time to live from a server's lease, if there is one.
 func loseLease(t *testing.T, etcd *clientv3.Client, address string) {
-	key := "/registry/masterleases/" + address
+	key := leaseKey + address
 	for range 10 {
 		read := must(etcd.Get(t.Context(), key))
 		if read.Count == 0 {

@@ -20,7 +20,7 @@ import (
 const (
 	// eventsTimeout covers the Events of the first pass, which are written after it, and those of IPAddress objects,
 	// which are removed after a grace: a minute, the timeout of a request.
-	eventsTimeout = 3 * time.Minute
+	eventsTimeout = 6 * time.Minute
 	// thirdPassTimeout covers two intervals of 3 minutes. The third pass then cleans leaks.
 	thirdPassTimeout = 9 * time.Minute
 )

@@ -101,7 +101,7 @@ func (h *history) String() string {
 // unknown. After a restore of etcd it is the history of what was restored.
 func readHistory(t *testing.T, etcd *clientv3.Client, from int64) *history {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	h := &history{
 		isComplete: from <= 1,

@@ -39,7 +39,7 @@ const (
 	// shortTimeout must be enough to allocate the values of all late Services.
 	shortTimeout = 8 * time.Second
 	// handOutTimeout bounds the wait until a repair has freed the values, and other Services have them.
-	handOutTimeout = time.Minute
+	handOutTimeout = 3 * time.Minute
 	// settleTime is for etcd to carry out what was delivered.
 	settleTime = 3 * time.Second
 )
@@ -110,7 +110,7 @@ func (l lateWrites) run(t *testing.T, version apiservertest.Version, isRangekeep
 		if l.requestTimeout > 0 {
 			config.Flags = append(config.Flags, "--request-timeout="+l.requestTimeout.String())
 		}
-		servers = append(servers, apiservertest.Start(t, config))
+		servers = append(servers, startServer(t, config))
 	}
 	clients := newWorkload(0, servers...).servers
 	gate := newGate()

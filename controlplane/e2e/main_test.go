@@ -1,17 +1,20 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
+
+// patience is for what takes some seconds on a machine that has nothing else to do.
+const patience = 2 * time.Minute
 
 func TestMain(m *testing.M) { etcdtest.Main(m, nil) }
 
@@ -53,27 +56,25 @@ func startCluster(t *testing.T, version apiservertest.Version, rangekeeper bool,
 	for i := range count {
 		config := serverConfig(etcd.Endpoints(), version, rangekeeper, i)
 		config.Flags = append(config.Flags, flags...)
-		servers = append(servers, apiservertest.Start(t, config))
+		servers = append(servers, startServer(t, config))
 	}
-	awaitKubernetesService(t, etcd.Client())
 	return etcd.Client(), servers
 }
 
-// awaitKubernetesService waits until the Service kubernetes is stored: a server that is ready may still be creating it,
-// and an audit takes its address for a leak.
-func awaitKubernetesService(t *testing.T, etcd *clientv3.Client) {
+// startServer starts a server and waits until the Service kubernetes is stored: a server that is ready may still be
+// creating it and its namespace, and an audit takes its address for a leak.
+func startServer(t *testing.T, config apiservertest.Config) *apiservertest.Server {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for {
-		answer, err := etcd.Get(ctx, "/registry/services/specs/default/kubernetes", clientv3.WithCountOnly())
-		if err != nil {
+	server := apiservertest.Start(t, config)
+	services := newWorkload(0, server).servers[0].CoreV1().Services(metav1.NamespaceDefault)
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		_, err := services.Get(t.Context(), "kubernetes", metav1.GetOptions{})
+		if err == nil {
+			return server
+		}
+		if time.Now().After(end) {
 			t.Fatal("the Service kubernetes: ", err)
 		}
-		if answer.Count > 0 {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
 	}
 }
 

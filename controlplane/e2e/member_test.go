@@ -36,9 +36,9 @@ func testLeaderStops(t *testing.T, version apiservertest.Version) {
 		etcd.Restart(leader)
 	}
 	time.Sleep(between)
+	c.awaitProgress(t)
 	c.stop()
 	t.Log(c)
-	c.checkProgress(t)
 	checkHistory(t, etcd.Client())
 	ports, addresses := leaks(t, etcd.Client())
 	t.Logf("%d node ports and %d addresses leaked", len(ports), len(addresses))

@@ -129,7 +129,7 @@ func testEncryptionAtRest(t *testing.T, version apiservertest.Version) {
 	t.Cleanup(etcd.Close)
 	server := serverConfig(etcd.Endpoints(), version, true, 0)
 	server.Flags = append(server.Flags, "--encryption-provider-config="+file)
-	services := newWorkload(0, apiservertest.Start(t, server)).servers[0].CoreV1().Services(metav1.NamespaceDefault)
+	services := newWorkload(0, startServer(t, server)).servers[0].CoreV1().Services(metav1.NamespaceDefault)
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: ports("TCP")}}
 	if _, err := services.Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -28,7 +28,6 @@ func TestRestoreUnderServers(t *testing.T) {
 		if c.full > 0 {
 			t.Errorf("%d creations failed after the restore as the range was full", c.full)
 		}
-		c.checkProgress(t)
 		checkHistory(t, etcd.Client())
 		const underWay = churners * portsOfChurn
 		ports, _ := leaks(t, etcd.Client())
@@ -81,6 +80,9 @@ func restoreUnderServers(t *testing.T, version apiservertest.Version, rangekeepe
 	c.reset()
 	c.keep(t, 20)
 	time.Sleep(after)
+	if rangekeeper {
+		c.awaitProgress(t)
+	}
 	c.stop()
 	t.Logf("after the restore: %v", c)
 	return etcd, servers, c
@@ -92,7 +94,7 @@ func startOn(t *testing.T, endpoints []string, version apiservertest.Version, ra
 	for i := range count {
 		config := serverConfig(endpoints, version, rangekeeper, i)
 		config.ServiceNodePortRange = churnPorts
-		servers = append(servers, apiservertest.Start(t, config))
+		servers = append(servers, startServer(t, config))
 	}
 	return servers
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -31,7 +32,7 @@ func TestServiceCIDRsUnderLoad(t *testing.T) {
 	}
 	etcd, servers := startServers(t, apiservertest.Newest, 3, "--request-timeout="+requestTimeout.String())
 	w := newWorkload(services, servers...)
-	extra := extraCIDRs{api: w.servers[0].NetworkingV1().ServiceCIDRs()}
+	extra := extraCIDRs{api: w.servers[0].NetworkingV1().ServiceCIDRs(), etcd: etcd}
 	loaded, stop := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	group.Go(func() { extra.addAndDelete(loaded, t) })
@@ -70,15 +71,16 @@ func TestServiceCIDRsUnderLoad(t *testing.T) {
 // deletion no address is allocated from a ServiceCIDR, and it is removed when no address needs it.
 type extraCIDRs struct {
 	api   typednetworkingv1.ServiceCIDRInterface
+	etcd  *clientv3.Client
 	added int
 	// terminating are the deleted ones with addresses that are in no other ServiceCIDR.
 	terminating []*networkingv1.ServiceCIDR
 }
 
 // addAndDelete adds ServiceCIDRs, in turn one in the servers' own ranges and one beside them, and deletes each after a
-// while.
+// while: the latter not before some addresses of it are allocated, which takes longer on a busy machine.
 func (e *extraCIDRs) addAndDelete(ctx context.Context, t *testing.T) {
-	lifetime := time.Second
+	lifetime, used := time.Second, 8 // so many that not all of their Services go
 	if isLong {
 		lifetime = 5 * time.Second
 	}
@@ -95,6 +97,9 @@ func (e *extraCIDRs) addAndDelete(ctx context.Context, t *testing.T) {
 		}, metav1.CreateOptions{})
 		if err == nil {
 			time.Sleep(lifetime)
+			for isBeside && ctx.Err() == nil && e.allocated(t, cidr) < used {
+				time.Sleep(100 * time.Millisecond)
+			}
 			err = e.terminate(t.Context(), cidr.Name)
 		}
 		if err == nil && isBeside {
@@ -107,6 +112,17 @@ func (e *extraCIDRs) addAndDelete(ctx context.Context, t *testing.T) {
 			return
 		}
 	}
+}
+
+// allocated counts the IPAddress objects in a ServiceCIDR.
+func (e *extraCIDRs) allocated(t *testing.T, cidr *networkingv1.ServiceCIDR) (count int) {
+	const key = clusterstate.DefaultPrefix + "/ipaddresses/"
+	for _, kv := range must(e.etcd.Get(t.Context(), key, clientv3.WithPrefix(), clientv3.WithKeysOnly())).Kvs {
+		if contains(cidr, strings.TrimPrefix(string(kv.Key), key)) {
+			count++
+		}
+	}
+	return count
 }
 
 func (e *extraCIDRs) terminate(ctx context.Context, name string) error {

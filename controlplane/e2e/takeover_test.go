@@ -30,7 +30,7 @@ func testTakeover(t *testing.T, version apiservertest.Version) {
 		if rangekeeper {
 			index = 1
 		}
-		return apiservertest.Start(t, serverConfig(etcd.Endpoints(), version, rangekeeper, index))
+		return startServer(t, serverConfig(etcd.Endpoints(), version, rangekeeper, index))
 	}
 	var creates, deletes int64
 	load := func(name string, w *workload) {

@@ -91,7 +91,7 @@ func createAvailable(t *testing.T, services typedv1.ServiceInterface, name strin
 	t.Helper()
 	for kind, spec := range kindsOfUnavailable {
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name + "-" + kind}, Spec: spec}
-		for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
 			_, err := services.Create(t.Context(), service, metav1.CreateOptions{})
 			if err == nil || apierrors.IsAlreadyExists(err) {
 				break

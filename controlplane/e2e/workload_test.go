@@ -116,7 +116,7 @@ var forms = []form{
 // run creates all Services, recreates some of them, and deletes every fourth one at the end.
 func (w *workload) run(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	var next atomic.Int64
 	var group sync.WaitGroup
