@@ -67,10 +67,15 @@ async fn an_operation_ends_by_its_deadline_though_a_request_is_under_way() -> Re
 
 #[tokio::test]
 async fn an_error_tells_why_etcd_is_not_reached() -> Result<(), AnyError> {
-    // A port at which nobody listens, nor comes to listen meanwhile.
-    let gone = TcpSocket::new_v4()?;
-    gone.bind("127.0.0.1:0".parse()?)?;
+    // The port stays the test's own: nobody comes to listen there once this listener is gone.
+    let (held, listens) = (TcpSocket::new_v4()?, TcpSocket::new_v4()?);
+    held.set_reuseport(true)?;
+    listens.set_reuseport(true)?;
+    held.bind("127.0.0.1:0".parse()?)?;
+    listens.bind(held.local_addr()?)?;
+    let gone = listens.listen(1)?;
     let etcd = Arc::new(Etcd::connect(&format!("http://{}", gone.local_addr()?)).await?);
+    drop(gone);
     let range: CidrRange = "10.0.0.0/24".parse()?;
     let (store, task) = Store::open(etcd, "/test/gone", range, CONFIG, Duration::from_secs(1));
     let ended = store.allocate(vec![Request::Any]).await;
