@@ -65,6 +65,9 @@ func start(t *testing.T, addresses ipallocator.Interface) *cluster {
 		return func(max int, rangeSpec string, offset int) (allocator.Interface, error) {
 			etcd, err := allocatorstorage.NewEtcd(allocator.NewAllocationMapWithOffset(max, rangeSpec, offset), key, ranges)
 			if err == nil {
+				// If it stayed open, it could notice the end of its connection in the next test, and connect to what
+				// listens at the proxy's address by then; both change allocatorstorage.Connections.
+				t.Cleanup(etcd.Destroy)
 				err = etcd.CreateOrUpdate(&api.RangeAllocation{Range: rangeSpec})
 			}
 			c.registry = etcd
