@@ -126,8 +126,7 @@ format:
 	@.ci/links.sh
 
 test: setup ## Runs all tests that need no kube-apiserver.
-	@$(MAKE) --no-print-directory libraries PROFILE=test
-	@$(call at-once,test-rust test-c PROFILE=test,test-js test-go PROFILE=test)
+	@$(call at-once,library test-rust test-c PROFILE=test,purego test-js test-go PROFILE=test)
 
 test-rust: ## Runs the Rust tests.
 	$(CARGO) test $(RUST_TESTS)

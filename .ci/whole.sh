@@ -1,6 +1,6 @@
 #!/bin/bash
-# Has a command write a file whose name is {} in its arguments, so that whoever runs or reads the file meanwhile, such as
-# another make in this checkout, has the one of before or the whole new one. If the command fails, the file stays.
+# Runs a command that writes a file, whose name is {} in its arguments. A program that reads or runs the file meanwhile,
+# such as another make in this checkout, has the old one or the whole new one. If the command fails, the old one stays.
 #
 #   .ci/whole.sh FILE COMMAND [ARGUMENT...]
 set -euo pipefail
