@@ -17,7 +17,8 @@ simulate [--tokens] [--schedules N] [--minutes N] [--at-least N] [--from SEED]
 simulate --seed SEED [--fault N]...
     plays one schedule, with these faults of shells, and prints what happens
 simulate [--tokens] --violations N [--fault N]... [--seconds N]
-    prints the lowest seeds whose schedules break an invariant, as many as that, found within 60 seconds
+    prints the lowest seeds whose schedules break an invariant, as many as that, found within 60 seconds; ends when
+    nobody reads them any more
 simulate --holding [--fault N]...
     reads seeds, one in a line, and prints those whose schedules hold
 simulate --shell-faults

@@ -1,6 +1,7 @@
 //! Seeds whose schedules break an invariant, or do not.
 
-use std::io::stdin;
+use std::collections::BTreeMap;
+use std::io::{Write, stdin, stdout};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,28 +13,50 @@ use rangekeeper_simulation::{faults, play};
 const CHUNK: u64 = 64;
 
 /// Prints the lowest `count` seeds after `from` whose schedules break an invariant with these faults of shells, found
-/// within `limit`.
+/// within `limit`, each once all lower ones are known; ends when nobody reads them any more.
 pub(crate) fn violations(from: u64, count: u64, faults: u128, limit: Duration) -> ExitCode {
-    let (next, found) = (AtomicU64::new(from + 1), Mutex::new(Vec::new()));
+    let next = AtomicU64::new(from + 1);
+    let printer = Mutex::new(Printer { next: from + 1, chunks: BTreeMap::new(), left: count });
     let end = Instant::now() + limit;
     let work = || {
         faults::set(faults);
-        while Instant::now() < end && found.lock().is_ok_and(|found| (found.len() as u64) < count) {
+        while Instant::now() < end && printer.lock().is_ok_and(|printer| printer.left > 0) {
             let first = next.fetch_add(CHUNK, Ordering::Relaxed);
-            let broken = (first..first + CHUNK).filter(|seed| play(*seed, false).violation.is_some());
-            let broken: Vec<u64> = broken.collect();
-            if let Ok(mut found) = found.lock() {
-                found.extend(broken);
+            let broken = (first..first + CHUNK).filter(|seed| play(*seed, false).violation.is_some()).collect();
+            if let Ok(mut printer) = printer.lock() {
+                printer.add(first, broken);
             }
         }
     };
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
-    let mut found = found.into_inner().unwrap_or_default();
-    found.sort_unstable();
-    found.truncate(count as usize);
-    found.iter().for_each(|seed| println!("{seed}"));
-    if found.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    let found = printer.into_inner().is_ok_and(|printer| printer.left < count);
+    if found { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+struct Printer {
+    /// The first seed of the chunk to print next.
+    next: u64,
+    /// The chunks after it that are there already.
+    chunks: BTreeMap<u64, Vec<u64>>,
+    left: u64,
+}
+
+impl Printer {
+    fn add(&mut self, first: u64, broken: Vec<u64>) {
+        self.chunks.insert(first, broken);
+        while let Some(broken) = self.chunks.remove(&self.next) {
+            self.next += CHUNK;
+            for seed in broken.into_iter().take(usize::try_from(self.left).unwrap_or(usize::MAX)) {
+                self.left = if print(seed) { self.left - 1 } else { 0 };
+            }
+        }
+    }
+}
+
+/// Whether somebody reads it.
+fn print(seed: u64) -> bool {
+    writeln!(stdout(), "{seed}").is_ok()
 }
 
 /// Reads seeds, and prints those whose schedules hold.
@@ -43,8 +66,8 @@ pub(crate) fn holding() -> ExitCode {
             eprintln!("a line is no seed");
             return ExitCode::from(2);
         };
-        if play(seed, false).violation.is_none() {
-            println!("{seed}");
+        if play(seed, false).violation.is_none() && !print(seed) {
+            break;
         }
     }
     ExitCode::SUCCESS
