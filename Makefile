@@ -56,7 +56,7 @@ PROMTOOL = $(GO) run github.com/prometheus/prometheus/cmd/promtool@v0.316.0
 # The packages of Kubernetes with files in kube-apiserver/dropin/overlay/all.
 DROPIN_PACKAGES = $(sort $(patsubst kube-apiserver/dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find kube-apiserver/dropin/overlay/all -name '*.go'))))
 
-.PHONY: help library purego libraries restored-etcd build run up check check-go format clippy test test-rust test-c test-js test-go test-sequences test-race test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short stress faults bench bench-once profile instructions instructions-record compare compare-backends compare-corpora compare-store compare-apiserver compare-growth measure-audit record compare-model goldens fixtures header install installed dist check-dist outside reproducible fmt lint targets miri tsan crates dependencies manifests chart alerts analyse api-changes doc nightly setup clean
+.PHONY: help library purego libraries restored-etcd build run up check check-go format clippy test test-rust test-c test-js test-go test-race test-race-purego test-cluster examples examples-rust apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short stress faults bench bench-once profile instructions instructions-record compare compare-backends compare-corpora compare-store compare-apiserver compare-growth measure-audit record compare-model goldens fixtures header install installed dist check-dist outside reproducible fmt lint targets miri tsan crates dependencies manifests chart alerts analyse api-changes doc nightly setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -119,7 +119,7 @@ check-go:
 # Seconds, so it comes before what takes minutes.
 format:
 	$(CARGO) fmt --all --check
-	cd testing/fuzz && $(CARGO) fmt --check
+	$(CARGO) fmt --manifest-path testing/fuzz/Cargo.toml --check
 	cd examples && $(CARGO) fmt --check
 	@test -z "$$(gofmt -l $(GOFILES))" || { gofmt -l $(GOFILES); exit 1; }
 	@.ci/columns.sh
@@ -138,20 +138,19 @@ test-js: purego ## Runs the tests of the npm package.
 	node --test ffi/js/rangekeeper.test.js
 
 test-go: libraries restored-etcd ## Runs the Go tests, the binding's with both back ends and with a stressed collector.
-	cd go-bindings && RANGEKEEPER_SEQUENCES=10000 $(GO) test $(UNVETTED) ./internal/... ./ledgerstore/...
+	cd go-bindings && $(GO) test $(UNVETTED) ./internal/... ./ledgerstore/...
 	cd go-bindings && GOGC=1 $(GO) test $(UNVETTED) .
 	cd go-bindings && GOGC=1 GODEBUG=cgocheck=1 $(GO) test $(UNVETTED) $(NATIVE) .
 	cd go-bindings/etcdstore && ../../target/restored-etcd ../../testing/testdata/kube-1.32-dual-stack/clean.db.gz $(GO) test $(UNVETTED) ./...
 	cd controlplane && $(GO) test $(UNVETTED) -short ./...
 	cd compat && $(GO) test $(UNVETTED) ./...
 
-test-sequences: libraries ## Runs 200,000 sequences on both back ends and compares the answers; `make test` runs 10,000.
-	cd go-bindings && $(GO) test $(UNVETTED) ./internal/sequences
-
-test-race: libraries ## Runs the tests of both back ends under the race detector, and counts the command's calls into the native one.
-	cd go-bindings && $(GO) test $(UNVETTED) -race . ./ledgerstore/...
+test-race: library ## Runs the binding's tests with the back end in C under the race detector, and counts the command's calls into it.
 	cd go-bindings && GOGC=1 GODEBUG=cgocheck=1 $(GO) test $(UNVETTED) -race $(NATIVE) .
 	cd controlplane && $(GO) test $(UNVETTED) $(NATIVE) -run '^TestCallsIntoTheLibrary$$' ./internal/cli
+
+test-race-purego: purego ## Runs the binding's tests with the core as Go under the race detector.
+	cd go-bindings && $(GO) test $(UNVETTED) -race . ./ledgerstore/...
 
 test-cluster: apiservers kine dropin ## Builds kube-apiservers and kine, and runs the tests that need them.
 	cd controlplane && RANGEKEEPER_REQUIRE_APISERVER="$(RELEASES)" $(GO) test $(UNVETTED) -p 3 -run '$(CLUSTER_TESTS)' $(CLUSTER_PACKAGES) # they wait more than they work
@@ -176,6 +175,9 @@ e2e: apiservers dropin ## Runs clusters of servers with Rangekeeper inside until
 e2e-stock: apiservers ## Counts the values that stock kube-apiservers allocate twice, for docs/differences.md; an hour.
 	cd controlplane && RANGEKEEPER_E2E_STOCK=1 RANGEKEEPER_E2E_LONG=1 RANGEKEEPER_REQUIRE_APISERVER="$(RELEASES)" $(GO) test $(UNVETTED) -v -timeout 2h -run '^TestStock' ./e2e
 
+examples-rust:
+	$(CARGO) build --profile test --examples $(RUST_TESTS)
+
 examples: build ## Runs the example programs and checks that README.md shows them.
 	examples/run.sh
 
@@ -190,10 +192,11 @@ simulate: ## Plays 10,000,000 schedules of the commit protocol, or as many as fi
 	$(if $(SEED),,$(CARGO) run --release --locked -p rangekeeper-simulation -- --tokens --schedules 3000000 --minutes 30)
 	$(if $(SEED),,$(CARGO) test --release --locked -p rangekeeper --features ledger --test shared_ledger -- --ignored --nocapture)
 
-simulate-short: ## Checks that the simulation notices some of the broken rules of the protocol, and plays 300,000 schedules, always the same.
-	@testing/faults.sh draw
-	$(CARGO) run --release --locked -p rangekeeper-simulation -- --from 1 --schedules 300000 --minutes 10 --at-least 300000
-	$(CARGO) run --release --locked -p rangekeeper-simulation -- --tokens --from 1 --schedules 50000 --minutes 5 --at-least 50000
+simulate-short: ## Plays 120,000 schedules, always the same, and checks that the simulation notices some of the broken rules of the protocol.
+	$(CARGO) build --profile test --bins $(RUST_TESTS)
+	target/debug/simulate --from 1 --schedules 100000 --minutes 10 --at-least 100000
+	target/debug/simulate --tokens --from 1 --schedules 20000 --minutes 5 --at-least 20000
+	@SIMULATE=target/debug/simulate testing/faults.sh changed
 
 bench: ## Measures the crates with criterion.
 	$(CARGO) bench --locked -p rangekeeper-bench
@@ -273,7 +276,7 @@ reproducible: ## Builds dist/ again, in another folder and with nothing that is 
 
 fmt: ## Formats the sources.
 	$(CARGO) fmt --all
-	cd testing/fuzz && $(CARGO) fmt
+	$(CARGO) fmt --manifest-path testing/fuzz/Cargo.toml
 	cd examples && $(CARGO) fmt
 	gofmt -w $(GOFILES)
 
@@ -340,9 +343,12 @@ doc: ## Builds the crates' documentation, warnings denied.
 stress: apiservers kine dropin ## Runs the tests that start servers 20 times beside busy loops, to find those that fail without a fault; PACKAGES=controlplane/e2e runs some, RUNS=N so often.
 	@testing/stress.sh $(or $(RUNS),20) $(PACKAGES)
 
+# With this variable random tests play five times as many cases.
+nightly: export RANGEKEEPER_NIGHTLY := 1
 nightly: ## Runs what takes too long for .ci/run, or finds less: all platforms, long fuzzing, simulation and clusters; six hours.
-	$(MAKE) targets instructions crates dependencies alerts tsan bench-once analyse
-	$(MAKE) test-c test-sequences
+	$(MAKE) test compare-model
+	$(MAKE) targets instructions crates dependencies alerts miri tsan bench-once analyse
+	$(MAKE) test-c test-race-purego
 	$(MAKE) goldens
 	git diff --exit-code -- testing/testdata/reference
 	$(MAKE) test-cluster

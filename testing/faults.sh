@@ -3,8 +3,8 @@
 #
 #   testing/faults.sh all            all of them, and writes the table of docs/simulation.md
 #   testing/faults.sh check          all of them, and compares the table
-#   testing/faults.sh draw           those of shells, up to eight patches that the last commit changed, and two
-#                                    more, drawn by its hash: a build of each takes half a minute
+#   testing/faults.sh changed        those of shells that need no patch, and up to eight patches that the last commit
+#                                    changed: a build of each takes half a minute
 #   testing/faults.sh NUMBER...      these
 #   testing/faults.sh compile        plays none: each patch must apply and compile
 #
@@ -129,7 +129,7 @@ play() { # NUMBER
 		# Neither of them alone breaks the schedule.
 		alone=$(built "$number") other=$(built "$with")
 		seed=$("$both" --violations 20000 --seconds 60 $(switches "$number" "$with") |
-			"$alone" --holding $(switches "$number") | "$other" --holding $(switches "$with") | sed -n 1p)
+			"$alone" --holding $(switches "$number") | "$other" --holding $(switches "$with") | head -n 1)
 		[[ -n $seed ]] || fail "fault $number ($name) with $with is not found"
 		name+=", together with $with"
 	fi
@@ -147,15 +147,11 @@ numbers() {
 	} | sort -n
 }
 
-drawn() {
-	local commit
-	commit=$(git rev-parse HEAD)
+changed() {
+	local number with
 	{
-		"$work/bin/none" --shell-faults | cut -d ' ' -f 1
-		git diff --name-only "$commit~1" -- testing/simulation/faults 2>/dev/null | patch_numbers | head -n 8 || true
-		for file in testing/simulation/faults/*.patch; do
-			echo "$(echo "$commit $file" | sha256sum) $(patch_numbers <<<"$file")"
-		done | sort | head -n 2 | cut -d ' ' -f 4
+		"$work/bin/none" --shell-faults | while read -r number with _; do [[ -n $(patch_of "$with") ]] || echo "$number"; done
+		git diff --name-only HEAD~1 -- testing/simulation/faults 2>/dev/null | patch_numbers | head -n 8 || true
 	} | sort -nu
 }
 
@@ -166,10 +162,11 @@ if [[ $what == compile ]]; then
 	compile testing/simulation/faults/*.patch
 	exit
 fi
-build none
+# That without a patch may be there already: SIMULATE names it.
+if [[ -n ${SIMULATE:-} ]]; then cp "$SIMULATE" "$work/bin/none"; else build none; fi
 case $what in
 all | check) chosen=$(numbers) ;;
-draw) chosen=$(drawn) ;;
+changed) chosen=$(changed) ;;
 *) chosen=$* ;;
 esac
 rows=()

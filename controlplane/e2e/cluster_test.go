@@ -34,7 +34,10 @@ func TestCluster(t *testing.T) {
 }
 
 func testCluster(t *testing.T, version apiservertest.Version) {
-	const services = 1000
+	services := 300
+	if isLong {
+		services = 1000
+	}
 	etcd, servers := startServers(t, version, 3)
 	w := newWorkload(services, servers...)
 	start := time.Now()
@@ -42,7 +45,7 @@ func testCluster(t *testing.T, version apiservertest.Version) {
 	took := time.Since(start)
 
 	changes := checkHistory(t, etcd)
-	if created := w.created.Load(); created < services {
+	if created := w.created.Load(); created < int64(services) {
 		t.Errorf("%d creates", created)
 	}
 	t.Logf("%d creates, %d updates, %d deletes in %v, %d retries; %d changes of Services in etcd", w.created.Load(), w.updated.Load(), w.deleted.Load(), took.Round(time.Second), w.retried.Load(), changes)

@@ -26,7 +26,7 @@ import (
 const stockVariable = "RANGEKEEPER_E2E_STOCK"
 
 const (
-	shortRounds, longRounds = 20, 200
+	shortRounds, longRounds = 10, 200
 	// creators is the number of clients that try to create a Service with the value of the scenario's Service.
 	creators = 4
 	// lingerTime is how long creators retry after the requests are answered. If the value is released twice, the second

@@ -37,9 +37,7 @@ func TestFixtures(t *testing.T) {
 	for _, cluster := range etcdtest.FixtureClusters {
 		f := fixture{cluster}
 		t.Run(f.Name, func(t *testing.T) {
-			if isLong {
-				t.Parallel() // they wait most of the time
-			}
+			t.Parallel() // they wait most of the time
 			f.test(t)
 		})
 	}

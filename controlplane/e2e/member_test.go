@@ -19,7 +19,7 @@ func testLeaderStops(t *testing.T, version apiservertest.Version) {
 	}
 	etcd := etcdtest.StartCluster(t, 3)
 	servers := startOn(t, etcd.Endpoints(), version, true, 3)
-	c := startChurn(t, 20*time.Millisecond, servers...)
+	c := startChurn(t, 50*time.Millisecond, servers...)
 	for range rounds {
 		time.Sleep(between)
 		leader := etcd.Leader()

@@ -65,7 +65,7 @@ func TestStockRestoreUnderServers(t *testing.T) {
 
 // restoreUnderServers returns when the load has ended, which has gone on after the restore.
 func restoreUnderServers(t *testing.T, version apiservertest.Version, rangekeeper bool) (*etcdtest.Cluster, []*apiservertest.Server, *churn) {
-	before, lost, after, pause := 5*time.Second, 10*time.Second, 20*time.Second, 20*time.Millisecond
+	before, lost, after, pause := 5*time.Second, 5*time.Second, 10*time.Second, 50*time.Millisecond
 	if isLong { // for several passes of each server
 		before, lost, after, pause = 20*time.Second, 30*time.Second, 20*time.Minute, 500*time.Millisecond
 	}

@@ -19,7 +19,7 @@ const updatePause = 1100 * time.Millisecond
 func TestTakeover(t *testing.T) { onEachVersion(t, testTakeover) }
 
 func testTakeover(t *testing.T, version apiservertest.Version) {
-	turns, together := 2, 10*time.Second
+	turns, together := 1, 5*time.Second
 	if isLong {
 		turns, together = 10, time.Minute
 	}

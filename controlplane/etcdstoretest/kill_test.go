@@ -27,10 +27,13 @@ const (
 	loadRole  = "load"
 	loadKey   = "/registry/ranges/servicenodeports"
 	loadPorts = "30000-30063"
+)
+
+var (
 	// kills is how often the load is killed while it works, startKills how often while it starts.
-	kills, startKills = 100, 20
+	kills, startKills = etcdtest.Cases(20), etcdtest.Cases(4)
 	// leastAcknowledged is how many operations must have been acknowledged in all lives together.
-	leastAcknowledged = 5000
+	leastAcknowledged = etcdtest.Cases(1000)
 )
 
 // TestKill kills a process by SIGKILL that allocates and releases over an embedded

@@ -49,7 +49,7 @@ const (
 // TestLinearizable lets 8 callers work over 3 servers on one etcd. A few of them do
 // not wait for the answer.
 func TestLinearizable(t *testing.T) {
-	l := newLoad(t, etcdtest.Start(t, "").Endpoints(), 25_000)
+	l := newLoad(t, etcdtest.Start(t, "").Endpoints(), etcdtest.Cases(5_000))
 	l.deadline = func(random *rand.Rand) time.Duration {
 		if random.IntN(30) == 0 {
 			return time.Duration(random.IntN(int(5 * time.Millisecond)))
@@ -62,8 +62,8 @@ func TestLinearizable(t *testing.T) {
 // TestLinearizableWithLostAnswers takes away some answers of etcd: the request has
 // been carried out, and the server does not know. Repair passes free what that leaks.
 func TestLinearizableWithLostAnswers(t *testing.T) {
-	l := newLoad(t, etcdtest.Start(t, "").Endpoints(), 10_000)
-	l.lossy, l.network.loseOneOf, l.leastLost, l.repairs = true, 40, 50, true
+	l := newLoad(t, etcdtest.Start(t, "").Endpoints(), etcdtest.Cases(2_000))
+	l.lossy, l.network.loseOneOf, l.leastLost, l.repairs = true, 40, int64(etcdtest.Cases(10)), true
 	l.run(func() {})
 	if l.network.lost.Load() < l.leastLost {
 		t.Error("too few answers were lost")
@@ -75,7 +75,7 @@ func TestLinearizableWithLostAnswers(t *testing.T) {
 func TestLinearizableInCluster(t *testing.T) {
 	t.Parallel() // it mostly waits, and so does TestKill
 	cluster := etcdtest.StartCluster(t, 3)
-	l := newLoad(t, cluster.Endpoints(), 15_000)
+	l := newLoad(t, cluster.Endpoints(), etcdtest.Cases(3_000))
 	l.lossy, l.repairs = true, true
 	l.deadline = func(random *rand.Rand) time.Duration {
 		if random.IntN(4) == 0 {
@@ -83,7 +83,7 @@ func TestLinearizableInCluster(t *testing.T) {
 		}
 		return patience
 	}
-	const faults = 5
+	faults := etcdtest.Cases(2)
 	l.run(func() {
 		for range faults {
 			time.Sleep(randomTime(2 * time.Second))

@@ -1,12 +1,15 @@
 //! The index of IPAddress objects against a naive model: servers that lag behind, answers that are late or lost, lists,
 //! CIDRs that come and go.
 
+#[path = "common/cases.rs"]
+mod cases;
 mod common;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use cases::cases;
 use common::{below, seeded};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -398,8 +401,7 @@ impl History {
 
 #[test]
 fn histories_are_those_of_a_naive_model() {
-    let histories =
-        std::env::var("HISTORIES").map_or(50_000, |number| number.parse::<u64>().expect("HISTORIES is a number"));
+    let histories: u64 = cases(10_000);
     let mut totals = Totals::default();
     let mut seeds = seeded(20_261_123);
     for _ in 0..histories {

@@ -15,12 +15,12 @@ import (
 	"testing"
 )
 
-// The two back ends give equal answers in every sequence: in 200,000, or as many as RANGEKEEPER_SEQUENCES says. With
-// -short there are fewer.
+// The two back ends give equal answers in every sequence: in 4,000, or in 200,000 with RANGEKEEPER_NIGHTLY set, as
+// `make nightly` does.
 func TestBackEndsAgree(t *testing.T) {
-	want := fromEnvironment(t, "RANGEKEEPER_SEQUENCES", 200_000)
-	if testing.Short() {
-		want = 4_000
+	want := 4_000
+	if os.Getenv("RANGEKEEPER_NIGHTLY") != "" {
+		want = 200_000
 	}
 	files := storedValues(t)
 	number, distinct := compare(t, append([]string{"0", fmt.Sprint(want)}, files...)...)
@@ -33,7 +33,13 @@ func TestBackEndsAgree(t *testing.T) {
 // The two back ends give equal answers to the inputs of fuzz targets: to the seeds, and to those that a run of the
 // fuzzer has found, of which there are at least RANGEKEEPER_CORPUS_FLOOR if that is set.
 func TestBackEndsAgreeOnCorpora(t *testing.T) {
-	floor := fromEnvironment(t, "RANGEKEEPER_CORPUS_FLOOR", 500)
+	floor := 500
+	if text := os.Getenv("RANGEKEEPER_CORPUS_FLOOR"); text != "" {
+		var err error
+		if floor, err = strconv.Atoi(text); err != nil {
+			t.Fatalf("RANGEKEEPER_CORPUS_FLOOR: %v", err)
+		}
+	}
 	if output, err := exec.Command("../../../testing/fuzz/seeds.sh").CombinedOutput(); err != nil {
 		t.Fatalf("testing/fuzz/seeds.sh: %v\n%s", err, output)
 	}
@@ -42,20 +48,6 @@ func TestBackEndsAgreeOnCorpora(t *testing.T) {
 	if number < floor || distinct < floor/2 {
 		t.Errorf("%d inputs with %d different answers, want %d", number, distinct, floor)
 	}
-}
-
-// fromEnvironment returns the number in an environment variable, or the usual one.
-func fromEnvironment(t *testing.T, name string, usual int) int {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return usual
-	}
-	number, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return number
 }
 
 // compare plays the same with both back ends, and returns the number of lines and of different digests.

@@ -3,7 +3,7 @@
 
 use rangekeeper_simulation::play;
 
-const SCHEDULES: u64 = 20_000;
+const SCHEDULES: u64 = 4_000;
 
 #[test]
 fn slow_creators_keep_their_values() {
@@ -17,6 +17,6 @@ fn slow_creators_keep_their_values() {
         lost += report.lost;
     }
     println!("{slow} creators were slower than the grace, {lost} of them lost the value before the Service");
-    assert!(slow > 1000, "too few slow creators");
+    assert!(slow > 200, "too few slow creators");
     assert!(lost < slow, "all who come before the clear keep the value");
 }
