@@ -340,8 +340,8 @@ api-changes: ## Shows what has changed in the C ABI, the Go modules and the crat
 doc: ## Builds the crates' documentation, warnings denied.
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
 
-stress: apiservers kine dropin ## Runs the tests that start servers 20 times beside busy loops, to find those that fail without a fault; PACKAGES=controlplane/e2e runs some, RUNS=N so often.
-	@testing/stress.sh $(or $(RUNS),20) $(PACKAGES)
+stress: apiservers kine dropin ## Runs the tests that start servers 20 times beside busy loops, to find those that fail without a fault; PACKAGES=controlplane/e2e and TESTS='^TestRead' run some, RUNS=N so often.
+	@RANGEKEEPER_REQUIRE_APISERVER='$(RELEASES)' TESTS='$(TESTS)' testing/stress.sh $(or $(RUNS),20) $(PACKAGES)
 
 # With this variable random tests play five times as many cases.
 nightly: export RANGEKEEPER_NIGHTLY := 1

@@ -3,6 +3,7 @@
 # time, to find tests that fail without a fault. Prints each failure and the file with its output.
 #
 #   testing/stress.sh [RUNS [MODULE/PACKAGE...]]    such as: testing/stress.sh 20 controlplane/e2e
+#   TESTS='^TestKine$'                              runs only these
 set -euo pipefail
 cd "$(dirname "$0")/.."
 runs=${1:-20}
@@ -38,7 +39,11 @@ trap 'kill "${busy[@]}" 2>/dev/null || true' EXIT
 once() { # PACKAGE RUN
 	local name=${1//\//-}
 	local log=$out/$name.$2
-	if (cd "$1" && "$out/$name.test" -test.timeout 30m) >"$log" 2>&1 </dev/null; then
+	if (cd "$1" && "$out/$name.test" -test.timeout 30m -test.run "${TESTS:-.}") >"$log" 2>&1 </dev/null; then
+		if grep -qx 'testing: warning: no tests to run' "$log"; then
+			printf 'FAILED  %s has no tests %s\n' "$1" "$TESTS"
+			return
+		fi
 		rm "$log"
 	else
 		printf 'FAILED  %s, run %d: %s\n' "$1" "$2" "$log"
