@@ -56,7 +56,7 @@ PROMTOOL = $(GO) run github.com/prometheus/prometheus/cmd/promtool@v0.316.0
 # The packages of Kubernetes with files in kube-apiserver/dropin/overlay/all.
 DROPIN_PACKAGES = $(sort $(patsubst kube-apiserver/dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find kube-apiserver/dropin/overlay/all -name '*.go'))))
 
-.PHONY: help library purego libraries restored-etcd build run up check check-go format clippy test test-rust test-c test-js test-go test-race test-race-purego test-cluster examples examples-rust apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short stress faults bench bench-once profile instructions instructions-record compare compare-backends compare-corpora compare-store compare-apiserver compare-growth measure-audit record compare-model goldens fixtures header install installed dist check-dist outside reproducible fmt lint targets miri tsan crates dependencies manifests chart alerts analyse api-changes doc nightly setup clean
+.PHONY: help library purego libraries restored-etcd build run up check check-binding check-go format clippy test test-rust test-c test-js test-go test-race test-race-purego test-cluster examples examples-rust apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short stress faults bench bench-once profile instructions instructions-record compare compare-backends compare-corpora compare-store compare-apiserver compare-growth measure-audit record compare-model goldens fixtures header install installed dist check-dist outside reproducible fmt lint targets miri tsan crates dependencies manifests chart alerts analyse api-changes doc nightly setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -104,16 +104,21 @@ up: build library ## Builds the kube-apiserver with Rangekeeper inside and runs 
 	@kube-apiserver/dropin.sh $(firstword $(RELEASES))
 	bin/rangekeeper up $(ARGS)
 
-check: format ## Checks a commit: format, clippy, links of the documentation, the tests in Rust and of the binding, and those of the packages of controlplane and compat that have changed.
+# Nothing else depends on these folders.
+GO_ONLY := controlplane compat kube-apiserver
+
+check: format ## Checks a commit: format, clippy, links of the documentation, the tests in Rust and of the binding, and those of the packages of controlplane and compat that have changed; only the latter if nothing else has.
 	@$(MAKE) --no-print-directory library PROFILE=test
-	@$(call at-once,clippy doc test-rust,check-go PROFILE=test)
+	@if .ci/changed.sh --beside $(GO_ONLY); then $(call at-once,clippy doc test-rust check-binding PROFILE=test,check-go PROFILE=test); else $(MAKE) --no-print-directory check-go PROFILE=test; fi
 
 clippy:
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
 # With the library in C, which is built in seconds. `make test` tests the core as Go.
-check-go:
+check-binding:
 	cd go-bindings && $(GO) vet $(NATIVE) $$($(GO) list $(NATIVE) ./... | grep -v internal/wasm) && $(GO) test $(UNVETTED) -short $(NATIVE) . ./internal/rk ./ledgerstore/...
+
+check-go:
 	for module in controlplane compat; do .ci/changed.sh $$module | (cd $$module && xargs -r sh -c '$(GO) vet $(NATIVE) "$$@" && $(GO) test $(UNVETTED) -short $(NATIVE) "$$@"' -); done
 
 # Seconds, so it comes before what takes minutes.

@@ -24,6 +24,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
 	"github.com/rangekeeper/rangekeeper/controlplane/snapshotfile"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
 const (
@@ -130,10 +131,10 @@ func TestUsage(t *testing.T) {
 		}
 	}
 	t.Cleanup(func() { version.Commit = "" })
-	for set, want := range map[string]string{"": version.Number + ", pure Go\n", "0123456789ab": version.Number + " (commit 0123456789ab), pure Go\n"} {
+	for set, want := range map[string]string{"": version.Number, "0123456789ab": version.Number + " (commit 0123456789ab)"} {
 		version.Commit = set
 		for _, command := range []string{"--version", "version"} {
-			if _, stdout, _ := run(t, command); stdout != "rangekeeper version "+want {
+			if _, stdout, _ := run(t, command); stdout != "rangekeeper version "+want+", "+rangekeeper.BackEnd+"\n" {
 				t.Errorf("%s: %q", command, stdout)
 			}
 		}

@@ -198,6 +198,7 @@ func TestTwoRunsOfOnePlan(t *testing.T) {
 
 // TestJournalOfUnknownWrite has etcd not answer a write: the journal says so, and the undo is about its value.
 func TestJournalOfUnknownWrite(t *testing.T) {
+	t.Parallel() // it waits
 	e, etcd, file := clusterWithPlan(t)
 	_, err := (&repair{apply: true, planFile: file, log: t.Output()}).runWith(t, e, func(context.Context, *pb.TxnRequest) error { return context.Canceled })
 	if j, readErr := edit.ReadDocument(file+edit.JournalSuffix, edit.KindJournal); !errors.Is(err, edit.ErrMayBeWritten) || readErr != nil || !hasOutcome(j, edit.OutcomeUnknown) {

@@ -119,6 +119,7 @@ func brokenWords(t *testing.T, page string) (broken []string) {
 
 // TestPageInBrowser opens the page of a damaged cluster, with and without a filter, in light and in dark.
 func TestPageInBrowser(t *testing.T) {
+	t.Parallel() // beside those that wait
 	fixture := etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz")
 	r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", fixture)
 	_, page, _ := run(t, "audit", "--etcd-snapshot", fixture, "-o", "html")

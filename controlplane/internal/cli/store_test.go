@@ -269,6 +269,8 @@ func TestForeignValues(t *testing.T) {
 }
 
 func TestStoreUnreachable(t *testing.T) {
+	t.Parallel() // it waits
+
 	address := fmt.Sprintf("127.0.0.1:%d", etcdtest.ReservePort(t)) // nobody listens there
 	runFails(t, exitUnreachable, []string{address}, "allocate", "serviceips", "--endpoints", "http://"+address)
 }

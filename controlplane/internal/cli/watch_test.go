@@ -198,6 +198,7 @@ func TestWatchCompacted(t *testing.T) {
 
 // TestWatchEtcdGone stops the etcd: the watch says so and ends.
 func TestWatchEtcdGone(t *testing.T) {
+	t.Parallel() // it waits
 	e, etcd := cluster(t)
 	with := func(args ...string) []string { return append(args, etcd...) }
 	runOK(t, with("init", "serviceips", "10.96.0.0/24")...)
