@@ -218,6 +218,58 @@ func TestAllocateDuringRelease(t *testing.T) {
 	}
 }
 
+// alone notices a change that begins before another one has ended.
+type alone struct {
+	*allocator.AllocationBitmap
+	changing, together atomic.Bool
+}
+
+func (a *alone) Restore(rangeSpec string, data []byte) error {
+	if !a.changing.CompareAndSwap(false, true) {
+		a.together.Store(true)
+	}
+	time.Sleep(time.Millisecond) // for others to come
+	return a.AllocationBitmap.Restore(rangeSpec, data)
+}
+
+func (a *alone) Snapshot() (string, []byte) {
+	defer a.changing.Store(false)
+	return a.AllocationBitmap.Snapshot()
+}
+
+// TestChangesOneAtATime allocates by many callers at once: the allocator of the caller holds one change at a time.
+func TestChangesOneAtATime(t *testing.T) {
+	const rangeSpec = "4096-4195"
+	given := &alone{AllocationBitmap: allocator.NewAllocationMap(100, rangeSpec)}
+	e := openStorage(t, given)
+	initialise(t, e, rangeSpec)
+	given.changing.Store(false) // of what initialise has restored
+	given.together.Store(false)
+	var callers sync.WaitGroup
+	var taken [100]atomic.Int32
+	for range 8 {
+		callers.Go(func() {
+			for range 4 {
+				offset, ok, err := e.AllocateNext()
+				if !ok || err != nil {
+					t.Error(ok, err)
+					return
+				}
+				taken[offset].Add(1)
+			}
+		})
+	}
+	callers.Wait()
+	for offset := range taken {
+		if count := taken[offset].Load(); count > 1 {
+			t.Errorf("%d was allocated %d times", offset, count)
+		}
+	}
+	if given.together.Load() {
+		t.Error("a change has begun before another one had ended")
+	}
+}
+
 // TestOffsets passes offsets that no range has, and that are others if they are cut to 32 bits.
 func TestOffsets(t *testing.T) {
 	const rangeSpec = "30000-30099"
