@@ -13,13 +13,13 @@ import (
 func TestLeaderStops(t *testing.T) { onNewest(t, testLeaderStops) }
 
 func testLeaderStops(t *testing.T, version apiservertest.Version) {
-	rounds, stopped, between := 1, 5*time.Second, 3*time.Second
+	rounds, stopped, between, pause := 1, 5*time.Second, 3*time.Second, 50*time.Millisecond
 	if isLong {
-		rounds, stopped, between = 4, 15*time.Second, 10*time.Second
+		rounds, stopped, between, pause = 4, 15*time.Second, 10*time.Second, 20*time.Millisecond
 	}
 	etcd := etcdtest.StartCluster(t, 3)
 	servers := startOn(t, etcd.Endpoints(), version, true, 3)
-	c := startChurn(t, 50*time.Millisecond, servers...)
+	c := startChurn(t, pause, servers...)
 	for range rounds {
 		time.Sleep(between)
 		leader := etcd.Leader()

@@ -1,5 +1,7 @@
 //! Randomness from a seed, damaged objects, and what an API server accepts.
 
+#[path = "../../../../core/tests/common/cases.rs"]
+mod cases;
 pub(crate) mod cluster;
 pub(crate) mod store;
 
@@ -14,11 +16,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// `count`, or five times as many with RANGEKEEPER_NIGHTLY set, as `make nightly` does. Floors count with it.
-pub(crate) fn cases<Number: TryFrom<u32>>(count: u32) -> Number {
-    let times = if std::env::var_os("RANGEKEEPER_NIGHTLY").is_some() { 5 } else { 1 };
-    Number::try_from(count * times).ok().expect("a number of cases")
-}
+pub(crate) use self::cases::cases;
 
 #[derive(Clone)]
 pub(crate) struct Random(Xoshiro256PlusPlus);
