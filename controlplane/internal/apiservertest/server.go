@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -94,12 +95,13 @@ type Config struct {
 // Server is a kube-apiserver that runs as long as the test unless it is stopped. Its
 // functions are for one goroutine at a time; their errors fail the test.
 type Server struct {
-	t       testing.TB
-	config  Config
-	program string
-	dir     string
-	port    int
-	child   *child.Process
+	t           testing.TB
+	config      Config
+	program     string
+	dir         string
+	certificate []byte
+	port        int
+	child       *child.Process
 }
 
 // Start runs a server until the test ends and waits until it is ready. A test whose
@@ -107,7 +109,7 @@ type Server struct {
 func Start(t testing.TB, c Config) *Server {
 	t.Helper()
 	s := &Server{t: t, config: c.withDefaults(), program: Program(t, c), dir: t.TempDir(), port: etcdtest.ReservePort(t)}
-	s.writeKey()
+	s.writeKeyPair()
 	s.writeTokens()
 	t.Cleanup(func() {
 		s.Kill()
@@ -219,8 +221,13 @@ func (s *Server) flags() []string {
 }
 
 func (s *Server) waitUntilReady(ctx context.Context) error {
+	client, err := rest.HTTPClientFor(s.RESTConfig(Admin))
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
 	for {
-		why := s.ready(ctx)
+		why := s.ready(ctx, client)
 		if why == nil {
 			return nil
 		}
@@ -234,17 +241,8 @@ func (s *Server) waitUntilReady(ctx context.Context) error {
 	}
 }
 
-func (s *Server) ready(ctx context.Context) error {
-	config, err := s.restConfig(Admin)
-	if err != nil {
-		return err // it has not made its certificate yet
-	}
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return err
-	}
-	defer client.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+"/readyz", nil)
+func (s *Server) ready(ctx context.Context, client *http.Client) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url()+"/readyz", nil)
 	if err != nil {
 		return err
 	}
@@ -253,6 +251,9 @@ func (s *Server) ready(ctx context.Context) error {
 		return err
 	}
 	defer answer.Body.Close()
+	if _, err := io.Copy(io.Discard, answer.Body); err != nil { // so that the next request takes this connection
+		return err
+	}
 	if answer.StatusCode != http.StatusOK {
 		return errors.New("/readyz: " + answer.Status)
 	}

@@ -1,11 +1,7 @@
 package apiservertest
 
 import (
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/x509"
 	"encoding/csv"
-	"encoding/pem"
 	"fmt"
 	"os"
 	"strings"
@@ -14,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
 )
 
 // User may log in by a token. A ServiceAccount is one as well, by its full name and
@@ -28,36 +25,22 @@ const Admin = "admin"
 
 // The files of a server's directory.
 const (
-	certificateFile = "apiserver.crt" // by this name it makes its own
-	keyFile         = "service-accounts.key"
+	certificateFile = "apiserver.crt"
+	keyFile         = "apiserver.key"
 	tokenFile       = "tokens.csv"
 )
 
 // token is the same at all servers, so that each serves the users of a cluster.
 func token(user string) string { return "token-of-" + user }
 
-// restConfig fails before the server has made its certificate.
-func (s *Server) restConfig(user string) (*rest.Config, error) {
-	certificate, err := os.ReadFile(s.file(certificateFile))
-	if err != nil {
-		return nil, err
-	}
+// RESTConfig is how a user reaches the server. Its client has no limit of requests.
+func (s *Server) RESTConfig(user string) *rest.Config {
 	return &rest.Config{
 		Host:            s.url(),
 		BearerToken:     token(user),
-		TLSClientConfig: rest.TLSClientConfig{CAData: certificate},
+		TLSClientConfig: rest.TLSClientConfig{CAData: s.certificate},
 		QPS:             -1, // a test waits for the server and not for itself
-	}, nil
-}
-
-// RESTConfig is how a user reaches the server. Its client has no limit of requests.
-func (s *Server) RESTConfig(user string) *rest.Config {
-	s.t.Helper()
-	config, err := s.restConfig(user)
-	if err != nil {
-		s.t.Fatal(err)
 	}
-	return config
 }
 
 // Kubeconfig writes a kubeconfig for a user and returns its path.
@@ -99,23 +82,28 @@ func (s *Server) writeTokens() {
 	}
 }
 
-// serviceAccountKey signs the tokens of ServiceAccounts at all servers, as those of a
-// cluster do.
-var serviceAccountKey = sync.OnceValues(func() ([]byte, error) {
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		return nil, err
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}), nil
+// keyPair is the certificate and key of all servers, instead of one that each generates at its start. The key signs the
+// tokens of ServiceAccounts, too.
+var keyPair = sync.OnceValue(func() (pair struct {
+	certificate, key []byte
+	err              error
+}) {
+	pair.certificate, pair.key, pair.err = cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	return pair
 })
 
-func (s *Server) writeKey() {
+func (s *Server) writeKeyPair() {
 	s.t.Helper()
-	key, err := serviceAccountKey()
+	pair := keyPair()
+	err := pair.err
+	if err == nil {
+		err = os.WriteFile(s.file(certificateFile), pair.certificate, 0o600)
+	}
+	if err == nil {
+		err = os.WriteFile(s.file(keyFile), pair.key, 0o600)
+	}
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if err := os.WriteFile(s.file(keyFile), key, 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	s.certificate = pair.certificate
 }
