@@ -188,7 +188,7 @@ func (o *controllerFlags) config(c *cobra.Command) (controller.Config, error) {
 		return config, usage.Error(c, "--logging-format is text or json, not %q", o.logFormat)
 	}
 	config.Log = slog.New(handler)
-	klog.SetSlogLogger(config.Log) // for the client libraries
+	klog.SetSlogLogger(slog.New(clientLog{handler}))
 	return config, nil
 }
 
