@@ -10,10 +10,8 @@ import (
 
 // proxy forwards connections to an etcd, until it loses what is sent.
 type proxy struct {
-	address string
-	// losesRequests and losesAnswers make it discard all bytes of one direction. Connections stay open until
-	// disconnect.
-	losesRequests, losesAnswers atomic.Bool
+	address           string
+	requests, answers direction
 	// lost is closed when the first bytes are discarded.
 	lost chan struct{}
 	once sync.Once
@@ -21,6 +19,14 @@ type proxy struct {
 	mu     sync.Mutex
 	closed bool
 	open   []net.Conn
+}
+
+// direction is one of two.
+type direction struct {
+	// loses makes it discard all bytes. Connections stay open until disconnect.
+	loses atomic.Bool
+	// sending is held while bytes are forwarded.
+	sending sync.Mutex
 }
 
 // newProxy returns a proxy of an etcd at a URL.
@@ -56,8 +62,8 @@ func newProxy(t *testing.T, etcd string) *proxy {
 				continue
 			}
 			if p.add(client, server) {
-				go p.forward(server, client, &p.losesRequests)
-				go p.forward(client, server, &p.losesAnswers)
+				go p.forward(server, client, &p.requests)
+				go p.forward(client, server, &p.answers)
 			}
 		}
 	}()
@@ -78,16 +84,19 @@ func (p *proxy) add(all ...net.Conn) bool {
 	return true
 }
 
-func (p *proxy) forward(to, from net.Conn, loses *atomic.Bool) {
+func (p *proxy) forward(to, from net.Conn, d *direction) {
 	defer to.Close()
 	defer from.Close()
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buffer)
-		if n > 0 && loses.Load() {
+		if n > 0 && d.loses.Load() {
 			p.once.Do(func() { close(p.lost) })
 		} else if n > 0 {
-			if _, err := to.Write(buffer[:n]); err != nil {
+			d.sending.Lock()
+			_, err := to.Write(buffer[:n])
+			d.sending.Unlock()
+			if err != nil {
 				return
 			}
 		}

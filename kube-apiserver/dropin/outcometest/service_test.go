@@ -228,18 +228,44 @@ func TestUnknownOutcome(t *testing.T) {
 	}
 }
 
+// TestAnswerAfterDeadline holds back the answer to an update until its request has no time left. The connection stays,
+// so that values could be released, and the Service has them.
+func TestAnswerAfterDeadline(t *testing.T) {
+	s := newServer(t, nil)
+	changed := s.mustCreate(nodePort("a", port, address))
+	changed.Spec.Ports[0].NodePort = otherPort
+	changed.Labels = map[string]string{"changed": "yes"}
+	inTime := s.ctx
+	for limit := time.Second; !s.isStored("a", "changed"); limit *= 2 { // it is refused where it comes too late
+		ctx, cancel := context.WithTimeout(inTime, limit)
+		defer cancel()
+		s.ctx = ctx
+		_, err := s.update(changed, func() {
+			s.proxy.answers.sending.Lock()
+			go func() {
+				<-ctx.Done()
+				s.proxy.answers.sending.Unlock()
+			}()
+		})
+		if err == nil {
+			t.Fatal("the update has no error")
+		}
+	}
+	s.check([]int{port, otherPort}, address)
+}
+
 // lose loses what is sent from now on: the answer to a write, which then changes a field of a Service, or the request.
 // After that it closes the connections.
 func (s *server) lose(written bool, name, field string) {
 	if !written {
-		s.proxy.losesRequests.Store(true)
+		s.proxy.requests.loses.Store(true)
 		go func() {
 			<-s.proxy.lost
 			s.proxy.disconnect()
 		}()
 		return
 	}
-	s.proxy.losesAnswers.Store(true)
+	s.proxy.answers.loses.Store(true)
 	go func() {
 		for s.Context().Err() == nil && !s.isStored(name, field) {
 			time.Sleep(time.Millisecond)
