@@ -119,7 +119,8 @@ check-binding:
 	cd go-bindings && $(GO) vet $(NATIVE) $$($(GO) list $(NATIVE) ./... | grep -v internal/wasm) && $(GO) test $(UNVETTED) -short $(NATIVE) . ./internal/rk ./ledgerstore/...
 
 check-go:
-	for module in controlplane compat; do .ci/changed.sh $$module | (cd $$module && xargs -r sh -c '$(GO) vet $(NATIVE) "$$@" && $(GO) test $(UNVETTED) -short $(NATIVE) "$$@"' -); done
+	for module in controlplane compat; do .ci/changed.sh $$module | (cd $$module && \
+		xargs -r sh -c '$(GO) vet $(NATIVE) "$$@" & vet=$$!; $(GO) test $(UNVETTED) -short $(NATIVE) "$$@"; code=$$?; wait $$vet && exit $$code' -); done
 
 # Seconds, so it comes before what takes minutes.
 format:

@@ -150,6 +150,7 @@ func TestFullRange(t *testing.T) {
 
 // TestWatchOfAudit follows a cluster whose faults change, while an API server writes its lease again and again.
 func TestWatchOfAudit(t *testing.T) {
+	t.Parallel() // beside those that wait
 	running, etcd := cluster(t)
 	with := func(args ...string) []string { return append(args, etcd...) }
 	runOK(t, with("init", "servicenodeports", "30000-30003")...)

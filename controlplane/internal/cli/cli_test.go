@@ -340,6 +340,7 @@ func TestShow(t *testing.T) {
 }
 
 func TestExplain(t *testing.T) {
+	t.Parallel() // beside those that wait
 	file := etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz")
 	r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
 	explain := func(value string, wants ...string) {

@@ -73,6 +73,7 @@ func validateAll(t *testing.T, documents string) (kind string) {
 // TestDocumentsFollowSchemas makes a document of each kind, which run validates as in all tests, and some with mistakes
 // that a schema has to find.
 func TestDocumentsFollowSchemas(t *testing.T) {
+	t.Parallel() // beside those that wait
 	seen := map[string]int{}
 	check := func(documents string) { seen[validateAll(t, documents)]++ }
 	for cluster := range bitmaps {

@@ -21,6 +21,7 @@ import (
 
 // TestUnreadableObjects damages one object of a snapshot. The audit goes on, all leaks stay, and nothing is repaired.
 func TestUnreadableObjects(t *testing.T) {
+	t.Parallel() // beside those that wait
 	const (
 		service = "/registry/services/specs/default/kubernetes"
 		address = "/registry/ipaddresses/10.96.0.1"
