@@ -19,11 +19,13 @@ type tenant struct {
 	// lock guards both.
 	due   time.Time
 	index int
-	// Of passes only, which go one after another: when the last one began, whether it was slow or has failed, and what
-	// counts leaks; nil if there were none. The ranges that it repairs stay open.
+	// Of passes only, which go one after another: when the last one began, whether it was slow or has failed, what
+	// counts leaks, nil if there were none, and whether there are some by the last pass that did not fail. The ranges
+	// that it repairs stay open.
 	began    time.Time
 	slow     bool
 	repairer *repaircontroller.Repairer
+	leaks    bool
 
 	mu sync.Mutex
 	// opened has the ranges that are open, by their place in Ranges; nil if none is.
@@ -91,7 +93,11 @@ func (t *tenant) pass(ctx context.Context, config Config) (result repaircontroll
 	passing, cancel := context.WithTimeout(ctx, config.Timeout)
 	defer cancel()
 	result, err = t.repairer.Pass(passing)
-	return result, errors.Join(err, t.endPass(ctx, config, result))
+	t.leaks = t.leaks && err != nil
+	for _, r := range result.Ranges {
+		t.leaks = t.leaks || r.Leaked > r.Cleared
+	}
+	return result, errors.Join(err, t.endPass(ctx, config))
 }
 
 // begin opens all ranges for a pass.
@@ -120,13 +126,8 @@ func (t *tenant) begin(config Config, ended chan struct{}) error {
 
 // endPass closes the ranges that nobody needs, unless leaks are counted: that depends on what the ranges have seen. So
 // do lists of Services from elsewhere.
-func (t *tenant) endPass(ctx context.Context, config Config, result repaircontroller.Result) error {
-	for _, r := range result.Ranges {
-		if r.Leaked > r.Cleared {
-			return nil
-		}
-	}
-	if !t.SameEtcd {
+func (t *tenant) endPass(ctx context.Context, config Config) error {
+	if t.leaks || !t.SameEtcd {
 		return nil
 	}
 	err := t.repairer.Close()
