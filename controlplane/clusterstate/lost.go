@@ -29,8 +29,9 @@ func DeleteLostIPAddress(ctx context.Context, client *clientv3.Client, prefix, a
 	if parent == nil || parent.Group != "" || parent.Resource != "services" || parent.Namespace+"/"+parent.Name != service {
 		return fmt.Errorf("%s: is not of the Service %s", key, service)
 	}
+	// The value and not the mod revision: if etcd is restored meanwhile, it can have another object of that revision.
 	done, err := client.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(key), "=", page.Kvs[0].ModRevision), clientv3.Compare(clientv3.Version(p.services+service), "=", 0)).
+		If(clientv3.Compare(clientv3.Value(key), "=", string(page.Kvs[0].Value)), clientv3.Compare(clientv3.Version(p.services+service), "=", 0)).
 		Then(clientv3.OpDelete(key)).Commit()
 	if err != nil {
 		return fmt.Errorf("delete %s: %w", key, err)

@@ -2,7 +2,6 @@ package controller
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/gentype"
@@ -29,12 +28,9 @@ func newClient(config *rest.Config) (*client, error) {
 	return &client{api, scheme, runtime.NewParameterCodec(scheme)}, err
 }
 
-// services returns those of all namespaces.
-func (c *client) services() *gentype.ClientWithList[*corev1.Service, *corev1.ServiceList] {
-	return gentype.NewClientWithList(
-		"services", c.Interface, c.parameters, metav1.NamespaceAll,
-		func() *corev1.Service { return new(corev1.Service) }, func() *corev1.ServiceList { return new(corev1.ServiceList) },
-	)
+// servicesOf returns those of a namespace.
+func (c *client) servicesOf(namespace string) *gentype.Client[*corev1.Service] {
+	return gentype.NewClient("services", c.Interface, c.parameters, namespace, func() *corev1.Service { return new(corev1.Service) })
 }
 
 // eventsOf returns those of a namespace.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -65,7 +64,7 @@ type Controller struct {
 	repairers map[string]*repairer
 	// primary is the first range of ClusterIPs, services the list for its repairs.
 	primary  *etcdstore.Store
-	services repaircontroller.ListServices
+	services repaircontroller.ListStored
 	// records is where ClusterIPs were recorded at the last check; nil before the first.
 	records atomic.Pointer[rangekeeper.ClusterIPRecords]
 }
@@ -158,7 +157,7 @@ func New(config Config) (*Controller, error) {
 
 // addRepairs opens the ranges and makes the two repairers.
 func (c *Controller) addRepairs() error {
-	c.services = c.provenServices()
+	c.services = clusterstate.StoredServices(c.config.Etcd, c.config.Bootstrap.EtcdPrefix, c.client.servicesOf)
 	metrics := repaircontroller.NewMetrics()
 	if err := c.config.Metrics.Register(metrics); err != nil {
 		return err
@@ -187,7 +186,7 @@ func (c *Controller) addRepairs() error {
 		{repaircontroller.NodePorts, []repair.Range{ports}, []string{clusterstate.ServiceNodePorts}},
 	} {
 		passes, err := repaircontroller.New(repaircontroller.Config{
-			Controller: of.controller, Ranges: of.ranges, Names: of.names, Services: c.services, SameEtcd: true,
+			Controller: of.controller, Ranges: of.ranges, Names: of.names, Services: c.services,
 			Recorder: newEventRecorder(c.events, c.client.scheme, of.controller.Name), Metrics: metrics,
 			Interval: c.config.Bootstrap.Periods.Repairs, DryRun: c.config.DryRun,
 		})
@@ -200,29 +199,6 @@ func (c *Controller) addRepairs() error {
 		c.closers = append(c.closers, func(context.Context) error { return own.Close() })
 	}
 	return nil
-}
-
-// provenServices lists Services over the API server, and compares the list with etcd: the watch cache of an API server
-// that ran while etcd was restored is wrong, and a repair by it would free values of Services. Health reports a wrong
-// list.
-func (c *Controller) provenServices() repaircontroller.ListServices {
-	list := repaircontroller.APIServices(c.client.services())
-	wrong := new(lastError)
-	c.health = append(c.health, wrong.get)
-	return func(ctx context.Context, at int64) ([]*corev1.Service, int64, error) {
-		services, revision, err := list(ctx, at)
-		if err != nil {
-			return nil, 0, err
-		}
-		err = clusterstate.CheckServices(ctx, c.config.Etcd, c.config.Bootstrap.EtcdPrefix, services, revision)
-		switch {
-		case err == nil:
-			wrong.set(nil)
-		case errors.Is(err, clusterstate.ErrOtherList):
-			wrong.set(err)
-		}
-		return services, revision, err
-	}
 }
 
 func open(c *Controller, name string, values rangekeeper.Range) (*etcdstore.Store, error) {

@@ -53,7 +53,7 @@ func BenchmarkPasses(b *testing.B) {
 	before := used()
 	for i := range benchTenants {
 		tenant := c.tenant(fmt.Sprint("t", i))
-		tenant.Ranges[0].Range, tenant.SameEtcd = must(rangekeeper.ParseCIDR("10.0.0.0/16")), true
+		tenant.Ranges[0].Range = must(rangekeeper.ParseCIDR("10.0.0.0/16"))
 		prefix := fmt.Sprintf("/t%d/services/specs/", i%benchStored)
 		tenant.Services = func(ctx context.Context, at int64) ([]*corev1.Service, int64, error) {
 			return list(ctx, c.client, codec, prefix, at)

@@ -4,9 +4,8 @@
 //
 // A tenant is a cluster: its ranges are repaired in one pass, for which its Services are listed once. A range is open
 // while it is used, for its grace after that, and as long as a pass has leaks to clean; else it is closed, and opened
-// for the length of a pass. That is so if its Services are listed from its etcd. Else it stays open after its first
-// pass: only a range that stays open notices that etcd was restored, and a list from elsewhere may be of the time
-// before.
+// for the length of a pass. So it does not notice all restores of its etcd, and needs no notice: a pass reads Services
+// in that etcd as well.
 //
 // Each pass has a goroutine and a time limit of its own. One that takes long gives its place to another tenant, so that
 // a tenant whose etcd or API server does not answer delays no other one.
@@ -62,11 +61,8 @@ type Tenant struct {
 	Name string
 	// Ranges are its stored ranges; the first one of addresses is the primary range.
 	Ranges []etcdstore.Config
-	// Services lists those of the tenant, once for each pass.
-	Services repaircontroller.ListServices
-	// SameEtcd says that Services lists from the etcd of the ranges at the revision that it is asked for, as
-	// repaircontroller.APIServices does, so that revisions can be compared. Without it the ranges stay open.
-	SameEtcd bool
+	// Services reads those of the tenant in the etcd of the ranges, once for each pass: clusterstate.StoredServices.
+	Services repaircontroller.ListStored
 	// Recorder records findings as Events; nil for nobody.
 	Recorder repaircontroller.Recorder
 }

@@ -76,7 +76,6 @@ func (c *cluster) tenant(name string) Tenant {
 			c.lists[name]++
 			return slices.Clone(c.services[name]), max(at, now.Header.Revision), nil
 		},
-		SameEtcd: true,
 	}
 }
 
@@ -403,51 +402,6 @@ func TestRunAgain(t *testing.T) {
 	}
 	if err := f.Add(c.tenant("third")); !errors.Is(err, rangekeeper.ErrClosed) {
 		t.Error(err)
-	}
-}
-
-// TestRestore restores a backup that has a Service which was deleted since: etcd has it again, and the watch cache,
-// from which passes list, has not. Its port stays recorded, as the range has stayed open and noticed the restore.
-func TestRestore(t *testing.T) {
-	etcd := etcdtest.StartCluster(t, 1)
-	c, p := &cluster{client: etcd.Client(), services: map[string][]*corev1.Service{}, lists: map[string]int{}}, newPasses()
-	f := start(t, Config{Interval: interval, Timeout: time.Minute, Passed: p.add})
-	tenant := c.tenant("t")
-	tenant.SameEtcd, tenant.Ranges = false, tenant.Ranges[1:]
-	tenant.Services = func(context.Context, int64) ([]*corev1.Service, int64, error) { // the cache
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return slices.Clone(c.services["t"]), 0, nil
-	}
-	c.create("t", "a", corev1.ClusterIPNone, 30007)
-	if err := f.Add(tenant); err != nil {
-		t.Fatal(err)
-	}
-	p.await(t, 1, "t")
-	backup := etcdtest.Save(t, c.client)
-	c.mu.Lock()
-	clear(c.services)
-	c.mu.Unlock()
-	err := f.Use("t", tenant.Ranges[0].Key, func(store *etcdstore.Store) error {
-		now, err := store.Read(t.Context())
-		if err == nil {
-			_, err = store.Release(t.Context(), rangekeeper.PortValue(30007), rangekeeper.OwnedSince(now.Revision))
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	count := func() int {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return p.counts["t"]
-	}
-	p.await(t, count()+3, "t")
-	etcd.Restore(backup, etcdtest.Restoration{}, func() {})
-	p.await(t, count()+8, "t")
-	if got := c.stored(t, "t", "servicenodeports", tenant.Ranges[0].Range); !slices.Equal(got, []string{"30007"}) {
-		t.Errorf("recorded after the restore: %v", got)
 	}
 }
 

@@ -118,16 +118,15 @@ func (t *tenant) begin(config Config, ended chan struct{}) error {
 	}
 	var err error
 	t.repairer, err = repaircontroller.New(repaircontroller.Config{
-		Ranges: ranges, Services: t.Services, SameEtcd: t.SameEtcd, Recorder: t.Recorder,
+		Ranges: ranges, Services: t.Services, Recorder: t.Recorder,
 		Interval: config.Interval, Passes: config.Passes,
 	})
 	return err
 }
 
-// endPass closes the ranges that nobody needs, unless leaks are counted: that depends on what the ranges have seen. So
-// do lists of Services from elsewhere.
+// endPass closes the ranges that nobody needs, unless leaks are counted: that depends on what the ranges have seen.
 func (t *tenant) endPass(ctx context.Context, config Config) error {
-	if t.leaks || !t.SameEtcd {
+	if t.leaks {
 		return nil
 	}
 	err := t.repairer.Close()

@@ -14,11 +14,11 @@ import (
 
 // Free frees a value of a stored range, unless a Service uses it: also one that this store has just handed out. So it
 // is for a value that no Service which is being created can have. It does nothing if the stored range is missing or
-// another one. services lists those in the etcd of the store, which has Config.Services.
+// another one. The store has Config.Services.
 //
 // Cost: one list of all Services, and another one each time that a Service is written meanwhile. The error is
 // rangekeeper.ErrServicesWritten if that is so until ctx ends; nothing is written then.
-func Free(ctx context.Context, store *etcdstore.Store, services ListServices, value rangekeeper.Value) error {
+func Free(ctx context.Context, store *etcdstore.Store, services ListStored, value rangekeeper.Value) error {
 	for {
 		if err := free(ctx, store, services, value); !errors.Is(err, rangekeeper.ErrServicesWritten) || ctx.Err() != nil {
 			return err
@@ -26,7 +26,7 @@ func Free(ctx context.Context, store *etcdstore.Store, services ListServices, va
 	}
 }
 
-func free(ctx context.Context, store *etcdstore.Store, services ListServices, value rangekeeper.Value) error {
+func free(ctx context.Context, store *etcdstore.Store, services ListStored, value rangekeeper.Value) error {
 	look, err := store.Look(ctx)
 	if err != nil {
 		return err
@@ -50,8 +50,8 @@ func free(ctx context.Context, store *etcdstore.Store, services ListServices, va
 }
 
 // CheckUnused returns an error that names a Service which claims the value, nil if none does. at is that of
-// [ListServices].
-func CheckUnused(ctx context.Context, services ListServices, at int64, value rangekeeper.Value) error {
+// [ListStored].
+func CheckUnused(ctx context.Context, services ListStored, at int64, value rangekeeper.Value) error {
 	listed, _, err := services(ctx, at)
 	if err != nil {
 		return fmt.Errorf("list Services: %w", err)

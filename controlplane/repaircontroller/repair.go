@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -28,11 +27,8 @@ type Config struct {
 	Controller Controller
 	// Ranges are repaired together; the first one of addresses is the primary range.
 	Ranges []repair.Range
-	// Services lists those of all namespaces: [APIServices], or another list that is linearizable.
-	Services ListServices
-	// SameEtcd says that Services are in the etcd of the ranges, so that revisions can be compared. Then a list that is
-	// older than a range that was read before ends a pass with rangekeeper.ErrStaleList.
-	SameEtcd bool
+	// Services lists those of all namespaces: a [ListStored], or a [ListElsewhere].
+	Services Services
 	// Recorder records findings as Events; nil for nobody.
 	Recorder Recorder
 	// Names are those of Ranges, for metrics about each; without them there are none.
@@ -52,9 +48,38 @@ type Recorder interface {
 	Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any)
 }
 
-// ListServices returns all Services at one revision of their etcd, and the revision, 0 if that is unknown: at the
-// revision at if that is not 0, else at one that is not older than the call.
-type ListServices func(ctx context.Context, at int64) (services []*corev1.Service, revision int64, err error)
+// Services is where Services are listed, a [ListStored] or a [ListElsewhere]. Only the former proves that no Service
+// uses a value.
+type Services interface {
+	list(ctx context.Context, at int64) ([]*corev1.Service, rangekeeper.ServiceList, error)
+}
+
+// ListStored reads all Services in the etcd of the ranges, and returns the revision: at the revision at if that is not
+// 0, else at one that is not older than the call. clusterstate.StoredServices returns one. What an API server lists is
+// none: it comes from a watch cache, which is wrong once etcd was restored under the running server, also if the list
+// has the revision that it was asked for.
+//
+// A list that is older than a range that was read before ends a pass with rangekeeper.ErrStaleList.
+type ListStored func(ctx context.Context, at int64) (services []*corev1.Service, revision int64, err error)
+
+func (l ListStored) list(ctx context.Context, at int64) ([]*corev1.Service, rangekeeper.ServiceList, error) {
+	services, revision, err := l(ctx, at)
+	if err == nil && revision <= 0 {
+		err = errors.New("the list has no revision of etcd")
+	}
+	// Clears do not depend on later changes of Services: in a busy cluster leaks would stay.
+	return services, rangekeeper.ServiceList{Revision: revision}, err
+}
+
+// ListElsewhere lists all Services that are in another store than the ranges, or whose store nobody can read but an API
+// server: [APIServices]. Nothing is repaired by it once a range has noticed that its etcd was restored, and nobody
+// notices that the store of the Services was. So it is for what has no other list.
+type ListElsewhere func(ctx context.Context) ([]*corev1.Service, error)
+
+func (l ListElsewhere) list(ctx context.Context, _ int64) ([]*corev1.Service, rangekeeper.ServiceList, error) {
+	services, err := l(ctx)
+	return services, rangekeeper.ServiceList{}, err
+}
 
 // Repairer makes repair passes.
 type Repairer struct {
@@ -140,20 +165,9 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 	var result Result
 	outcomes, failure := repair.Drive(ctx, r.passes, r.config.Ranges, r.config.DryRun, func(pass *rangekeeper.RepairPass, at int64) (*rangekeeper.Report, rangekeeper.ServiceList, error) {
 		var listed rangekeeper.ServiceList
-		var revision int64
 		var err error
-		if !r.config.SameEtcd {
-			at = 0
-		}
-		if services, revision, err = r.config.Services(ctx, at); err != nil {
+		if services, listed, err = r.config.Services.list(ctx, at); err != nil {
 			return nil, listed, fmt.Errorf("list Services: %w", err)
-		}
-		// Clears do not depend on later changes of Services: in a busy cluster leaks would stay.
-		if r.config.SameEtcd {
-			if revision <= 0 {
-				return nil, listed, errors.New("list Services: the list has no revision of etcd")
-			}
-			listed.Revision = revision
 		}
 		report, err = r.audit(pass, services)
 		return report, listed, err
@@ -204,30 +218,21 @@ func (r *Repairer) audit(pass *rangekeeper.RepairPass, services []*corev1.Servic
 	return pass.Finish(audit)
 }
 
-// APIServices lists the Services of an API server: a list without a resource version is linearizable, and its further
-// pages are of the first one's revision. The resource version is the revision of etcd.
+// APIServices lists the Services of an API server: a list without a resource version is linearizable as long as its
+// etcd is not restored, and its further pages are of the first one's revision.
 //
 // A client of package kubernetes in client-go is one, CoreV1().Services("").
 func APIServices(client interface {
 	List(ctx context.Context, options metav1.ListOptions) (*corev1.ServiceList, error)
-}) ListServices {
+}) ListElsewhere {
 	page := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return client.List(ctx, options)
 	}
-	return func(ctx context.Context, at int64) (services []*corev1.Service, revision int64, err error) {
-		options := metav1.ListOptions{}
-		if at != 0 {
-			options.ResourceVersion, options.ResourceVersionMatch = strconv.FormatInt(at, 10), metav1.ResourceVersionMatchExact
-		}
-		list, _, err := pager.New(page).List(ctx, options)
+	return func(ctx context.Context) (services []*corev1.Service, err error) {
+		list, _, err := pager.New(page).List(ctx, metav1.ListOptions{})
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
-		about, err := meta.ListAccessor(list)
-		if err != nil {
-			return nil, 0, err
-		}
-		revision, _ = strconv.ParseInt(about.GetResourceVersion(), 10, 64) // other API servers have other resource versions
 		err = meta.EachListItem(list, func(object runtime.Object) error {
 			service, ok := object.(*corev1.Service)
 			if !ok {
@@ -236,7 +241,7 @@ func APIServices(client interface {
 			services = append(services, service)
 			return nil
 		})
-		return services, revision, err
+		return services, err
 	}
 }
 

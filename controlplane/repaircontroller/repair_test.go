@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
@@ -123,7 +124,7 @@ func TestDamagedCluster(t *testing.T) {
 	registry.MustRegister(metrics)
 	repairer := func(c repaircontroller.Controller, names []string, ranges ...repair.Range) *repaircontroller.Repairer {
 		return must(repaircontroller.New(repaircontroller.Config{
-			Controller: c, Ranges: ranges, Names: names, Services: repaircontroller.APIServices(client.CoreV1().Services("")), SameEtcd: true,
+			Controller: c, Ranges: ranges, Names: names, Services: repaircontroller.ListStored(clusterstate.StoredServices(etcd.Client(), "", client.CoreV1().Services)),
 			Recorder: broadcaster.NewRecorder(scheme.Scheme, c.Name), Metrics: metrics, Interval: interval,
 		}))
 	}

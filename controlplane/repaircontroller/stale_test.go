@@ -1,37 +1,25 @@
 package repaircontroller_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/events"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
 	"github.com/rangekeeper/rangekeeper/controlplane/repaircontroller"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
-
-// oldServices lists Services as they were at a revision, as a cache that lags behind does.
-type oldServices struct {
-	corev1client.ServiceInterface
-	revision string // none for now
-}
-
-func (o *oldServices) List(ctx context.Context, options metav1.ListOptions) (*corev1.ServiceList, error) {
-	if o.revision != "" {
-		options.ResourceVersion, options.ResourceVersionMatch = o.revision, metav1.ResourceVersionMatchExact
-		options.Limit = 0
-	}
-	return o.ServiceInterface.List(ctx, options)
-}
 
 // TestStaleList lets the list of Services be older than the range that was read before:
 // the address of a Service that it lacks would be counted as leaked, and freed in the end.
@@ -45,12 +33,16 @@ func TestStaleList(t *testing.T) {
 	client := must(kubernetes.NewForConfig(server.RESTConfig(apiservertest.Admin)))
 	server.Initialise()
 	stored := openRange(t, etcd, "serviceips", must(rangekeeper.ParseCIDR(apiservertest.DefaultServiceClusterIPRange)))
-	services := &oldServices{ServiceInterface: client.CoreV1().Services("")}
+	list := clusterstate.StoredServices(etcd.Client(), "", client.CoreV1().Services)
+	var old int64 // a revision at which Services are listed
+	services := repaircontroller.ListStored(func(ctx context.Context, at int64) ([]*corev1.Service, int64, error) {
+		return list(ctx, cmp.Or(old, at))
+	})
 	metrics := repaircontroller.NewMetrics()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(metrics)
 	repairer := must(repaircontroller.New(repaircontroller.Config{
-		Controller: repaircontroller.ClusterIPs, Ranges: []repair.Range{stored}, Services: repaircontroller.APIServices(services), SameEtcd: true,
+		Controller: repaircontroller.ClusterIPs, Ranges: []repair.Range{stored}, Services: services,
 		Recorder: events.NewFakeRecorder(10), Metrics: metrics, Passes: 1,
 	}))
 	defer repairer.Close()
@@ -65,7 +57,7 @@ func TestStaleList(t *testing.T) {
 		holds(t, stored, all)
 		return all[created.Spec.ClusterIP]
 	}
-	services.revision = before.ResourceVersion
+	old = must(strconv.ParseInt(before.ResourceVersion, 10, 64))
 	result, err := repairer.Pass(t.Context())
 	if !errors.Is(err, rangekeeper.ErrStaleList) {
 		t.Errorf("%+v, %v", result, err)
@@ -83,7 +75,7 @@ func TestStaleList(t *testing.T) {
 		t.Errorf("%v failures in the metrics", failed)
 	}
 
-	services.revision = ""
+	old = 0
 	result, err = repairer.Pass(t.Context())
 	if err != nil || result.Services != 1 || result.Ranges[0].Cleared != 0 || !recorded() {
 		t.Errorf("with a list of now: %+v, %v", result, err)

@@ -71,7 +71,7 @@ func startEtcd(t *testing.T, program, snapshot string) *clientv3.Client {
 }
 
 // listOf lists the Services in etcd.
-func listOf(etcd *clientv3.Client) repaircontroller.ListServices {
+func listOf(etcd *clientv3.Client) repaircontroller.ListStored {
 	return func(ctx context.Context, at int64) (services []*corev1.Service, revision int64, err error) {
 		answer, err := etcd.Get(ctx, "/registry/services/specs/", clientv3.WithPrefix(), clientv3.WithRev(at))
 		if err != nil {
@@ -92,10 +92,10 @@ func listOf(etcd *clientv3.Client) repaircontroller.ListServices {
 type committed struct {
 	Registry // nil: no test calls it
 	passes   repair.Range
-	services repaircontroller.ListServices
+	services repaircontroller.ListStored
 }
 
-func (c committed) RepairRange(string) (repair.Range, repaircontroller.ListServices) {
+func (c committed) RepairRange(string) (repair.Range, repaircontroller.ListStored) {
 	return c.passes, c.services
 }
 

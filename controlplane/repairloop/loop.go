@@ -70,12 +70,12 @@ func New(config Config) *Loop {
 		},
 		found: config.Found, failed: config.Failed, broadcaster: broadcaster,
 	}
+	var stored repaircontroller.ListStored
 	for _, r := range config.Ranges {
 		l.config.Ranges = append(l.config.Ranges, r.passes)
-		l.config.Services = r.services // all ranges of a server are in one etcd
+		stored = r.services // all ranges of a server are in one etcd
 	}
-	l.config.SameEtcd = l.config.Services != nil
-	if !l.config.SameEtcd {
+	if l.config.Services = stored; stored == nil {
 		l.config.Services = repaircontroller.APIServices(config.Services.Services(metav1.NamespaceAll))
 	}
 	return l

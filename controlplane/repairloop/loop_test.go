@@ -46,7 +46,7 @@ func (r *registry) CreateOrUpdate(o *corev1.RangeAllocation) error {
 }
 
 // RepairRange returns a range whose revisions are not those of Services.
-func (r *registry) RepairRange(rangeSpec string) (repair.Range, repaircontroller.ListServices) {
+func (r *registry) RepairRange(rangeSpec string) (repair.Range, repaircontroller.ListStored) {
 	return OverRegistry(r, rangeSpec, betweenPasses), nil
 }
 
@@ -124,7 +124,7 @@ type stale struct {
 	revision int64
 }
 
-func (s *stale) RepairRange(string) (repair.Range, repaircontroller.ListServices) {
+func (s *stale) RepairRange(string) (repair.Range, repaircontroller.ListStored) {
 	return s, func(context.Context, int64) ([]*corev1.Service, int64, error) { return nil, 77, nil }
 }
 

@@ -26,13 +26,13 @@ type Registry interface {
 type Repairable interface {
 	// RepairRange returns the range, and the list of Services in its etcd; nil if Services are elsewhere, so that
 	// revisions are not comparable. rangeSpec is the configured range.
-	RepairRange(rangeSpec string) (passes repair.Range, services repaircontroller.ListServices)
+	RepairRange(rangeSpec string) (passes repair.Range, services repaircontroller.ListStored)
 }
 
 // Range is a stored range that a Loop repairs.
 type Range struct {
 	passes   repair.Range
-	services repaircontroller.ListServices
+	services repaircontroller.ListStored
 }
 
 // RangeOf returns the range of a registry, which is Repairable or a Registry. Each pass over another one fails.

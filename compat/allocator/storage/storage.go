@@ -151,7 +151,7 @@ func (e *Etcd) Free() int { return e.size - e.backend.used() }
 
 // RepairRange returns the range for repair passes: they share writes with allocations if the range is in an etcd, and
 // else call Get and CreateOrUpdate.
-func (e *Etcd) RepairRange(rangeSpec string) (passes repair.Range, services repaircontroller.ListServices) {
+func (e *Etcd) RepairRange(rangeSpec string) (passes repair.Range, services repaircontroller.ListStored) {
 	return e.backend.repairRange(rangeSpec), nil
 }
 

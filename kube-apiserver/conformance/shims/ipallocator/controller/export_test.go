@@ -13,6 +13,6 @@ import (
 func (c *Repair) runOnce() error { return c.loop.Once(context.Background()) }
 
 // RepairRange returns the range of a registry of the released tests, whose passes do not wait for the interval.
-func (r *mockRangeRegistry) RepairRange(rangeSpec string) (repair.Range, repaircontroller.ListServices) {
+func (r *mockRangeRegistry) RepairRange(rangeSpec string) (repair.Range, repaircontroller.ListStored) {
 	return repairloop.OverRegistry(r, rangeSpec, 24*time.Hour), nil
 }

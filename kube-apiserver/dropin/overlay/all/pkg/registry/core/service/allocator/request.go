@@ -58,9 +58,9 @@ func ForRequest(alloc Interface, done func()) (Interface, Request) {
 }
 
 // SetServices sets the list of Services for repair passes, before the first one. In memory there are none.
-func SetServices(alloc Interface, list repaircontroller.ListServices) {
+func SetServices(alloc Interface, list repaircontroller.ListStored) {
 	if repaired, ok := alloc.(interface {
-		SetServices(repaircontroller.ListServices)
+		SetServices(repaircontroller.ListStored)
 	}); ok {
 		repaired.SetServices(list)
 	}

@@ -22,4 +22,4 @@ func (r *Range) ForRequest() (Interface, allocator.Request) {
 }
 
 // SetServices sets the list of Services for repair passes, before the first one. In memory there are none.
-func (r *Range) SetServices(list repaircontroller.ListServices) { allocator.SetServices(r.alloc, list) }
+func (r *Range) SetServices(list repaircontroller.ListStored) { allocator.SetServices(r.alloc, list) }

@@ -16,6 +16,6 @@ func (r *PortAllocator) ForRequest() (Interface, allocator.Request) {
 }
 
 // SetServices sets the list of Services for repair passes, before the first one. In memory there are none.
-func (r *PortAllocator) SetServices(list repaircontroller.ListServices) {
+func (r *PortAllocator) SetServices(list repaircontroller.ListStored) {
 	allocator.SetServices(r.alloc, list)
 }

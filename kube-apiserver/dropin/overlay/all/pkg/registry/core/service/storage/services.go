@@ -100,7 +100,7 @@ func (r *REST) follow(status *genericregistry.Store, getter generic.RESTOptionsG
 	}
 	for _, one := range allocators {
 		if one, ok := one.(interface {
-			SetServices(repaircontroller.ListServices)
+			SetServices(repaircontroller.ListStored)
 		}); ok {
 			one.SetServices(list)
 		}

@@ -18,7 +18,7 @@ var opened sync.Map
 // have.
 func FreeAddress(ctx context.Context, address netip.Addr) error {
 	value := rangekeeper.AddrValue(address)
-	services := repaircontroller.ListServices(nil)
+	services := repaircontroller.ListStored(nil)
 	for key := range opened.Range {
 		e := key.(*Etcd)
 		services = e.ListServices

@@ -27,7 +27,7 @@ type Etcd struct {
 	// size is the number of offsets.
 	size int
 	// services lists Services for repair passes; NewREST sets it.
-	services repaircontroller.ListServices
+	services repaircontroller.ListStored
 	// given is the allocator that NewEtcd was called with. Only the released tests read allocations from it.
 	given allocator.Snapshottable
 }
@@ -137,7 +137,7 @@ func (e *Etcd) now(ctx context.Context) (allocator.Interface, error) {
 func (e *Etcd) Free() int { return e.size - e.backend.used() }
 
 // SetServices sets the list of Services for repair passes, before the first one.
-func (e *Etcd) SetServices(list repaircontroller.ListServices) { e.services = list }
+func (e *Etcd) SetServices(list repaircontroller.ListStored) { e.services = list }
 
 // ListServices lists Services for a repair pass.
 func (e *Etcd) ListServices(ctx context.Context, at int64) ([]*corev1.Service, int64, error) {
@@ -149,7 +149,7 @@ func (e *Etcd) ListServices(ctx context.Context, at int64) ([]*corev1.Service, i
 
 // RepairRange returns the range for repair passes. It is in the etcd of Services: the API server uses their
 // configuration for it, overrides included (k8s.io/kubernetes/pkg/registry/core/rest/storage_core.go).
-func (e *Etcd) RepairRange(string) (passes repair.Range, services repaircontroller.ListServices) {
+func (e *Etcd) RepairRange(string) (passes repair.Range, services repaircontroller.ListStored) {
 	return e.backend.repairRange(), e.ListServices
 }
 

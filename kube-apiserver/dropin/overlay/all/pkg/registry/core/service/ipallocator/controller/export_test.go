@@ -12,6 +12,6 @@ import (
 func (c *Repair) runOnce() error { return c.loop.Once(context.Background()) }
 
 // RepairRange returns the range of a registry of the released tests.
-func (r *mockRangeRegistry) RepairRange(rangeSpec string) (repair.Range, repaircontroller.ListServices) {
+func (r *mockRangeRegistry) RepairRange(rangeSpec string) (repair.Range, repaircontroller.ListStored) {
 	return registrytest.RangeOf(r, rangeSpec), nil
 }
