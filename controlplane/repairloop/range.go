@@ -21,6 +21,16 @@ type Registry interface {
 	CreateOrUpdate(*corev1.RangeAllocation) error
 }
 
+// Follower is a Registry that knows what its own program writes beside the passes: the leak counters of all other
+// values go on then, and no pass is ended by such a write.
+type Follower interface {
+	Registry
+	// GetSince is Get. It also returns which values were changed since the object had a ResourceVersion, by their
+	// offsets in the range, those included that have changed back. isKnown is false if another program may have
+	// written the object since.
+	GetSince(resourceVersion string) (object *corev1.RangeAllocation, changed []int, isKnown bool, err error)
+}
+
 // Repairable is a registry whose range can be repaired. A pass uses the committer of the registry, so that it shares
 // writes with allocations and releases nothing that was allocated concurrently.
 type Repairable interface {

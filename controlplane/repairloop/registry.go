@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
@@ -20,8 +21,9 @@ import (
 // error, which is a conflict: what was allocated since is not cleared. rangeSpec is a CIDR, or ports as in
 // "30000-32767"; each pass fails if it is neither.
 //
-// A leak is cleaned if as many passes as the reference needs have seen it, an interval apart. between is time that is
-// added between two passes, for tests that do not wait for the interval.
+// A leak is cleaned if as many passes as the reference needs have seen it, an interval apart. All are counted from the
+// start once the range was written between the passes, but for what a [Follower] knows: then only those of the values
+// that were changed. between is time that is added between two passes, for tests that do not wait for the interval.
 func OverRegistry(registry Registry, rangeSpec string, between time.Duration) repair.Range {
 	values, err := rangekeeper.ParsePortRange(rangeSpec)
 	if err != nil {
@@ -51,9 +53,16 @@ type registered struct {
 	content         content
 	resourceVersion string
 	revision        int64
+	// ahead are states that came after it and that the committer has not seen, the next one first.
+	ahead []content
+	// conflicts is how often another write came before that of the Repair under way.
+	conflicts int
 	// failure is the registry's error for the request under way.
 	failure error
 }
+
+// maxConflicts is how many writes of its own program a pass gives way to.
+const maxConflicts = 20
 
 // content is what a registry stores.
 type content struct{ text, data string }
@@ -79,14 +88,16 @@ func (d *registered) ReadForPass(_ context.Context, pass *rangekeeper.RepairPass
 		return view, false, err
 	}
 	d.read = nil
-	if _, err := d.committer.Submit(rangekeeper.ReadOperation(rangekeeper.NoDeadline)); err != nil {
-		return view, false, err
+	for isFirst := true; isFirst || len(d.ahead) > 0; isFirst = false {
+		if _, err := d.committer.Submit(rangekeeper.ReadOperation(rangekeeper.NoDeadline)); err != nil {
+			return view, false, err
+		}
+		outcome, err := d.run()
+		if err != nil {
+			return view, false, err
+		}
+		view = outcome.(rangekeeper.View)
 	}
-	outcome, err := d.run()
-	if err != nil {
-		return view, false, err
-	}
-	view = outcome.(rangekeeper.View)
 	needsFence, err = d.committer.PassRead(pass, view.Revision, view.Snapshot, d.now())
 	return view, needsFence, err
 }
@@ -102,7 +113,7 @@ func (d *registered) CheckRepair(pass *rangekeeper.RepairPass) error {
 
 func (d *registered) Repair(_ context.Context, pass *rangekeeper.RepairPass, _ *etcdstore.Look, listed rangekeeper.ServiceList) (_ rangekeeper.Repaired, err error) {
 	defer d.replaceIfPoisoned(&err)
-	d.writes = true
+	d.writes, d.conflicts = true, 0
 	defer func() { d.writes = false }()
 	if _, err := d.committer.SubmitRepair(rangekeeper.NoDeadline, pass, listed); err != nil {
 		return rangekeeper.Repaired{}, err
@@ -122,7 +133,7 @@ func (d *registered) replaceIfPoisoned(err *error) {
 }
 
 // run carries out steps until the one operation that was submitted has ended. It needs no watch: it reads the
-// registry before each write. Nor does it wait for other writers: a conflict ends the pass.
+// registry before each write. Nor does it wait for other writers: a conflict with one of another program ends the pass.
 func (d *registered) run() (rangekeeper.Outcome, error) {
 	d.failure = nil
 	for {
@@ -178,12 +189,12 @@ func (d *registered) perform(step rangekeeper.Step, now time.Duration) error {
 // each pass: a registry then refuses an object that was written since.
 func (d *registered) transaction(step rangekeeper.Step) (held bool, err error) {
 	if d.read == nil {
-		stored, err := d.registry.Get()
-		if err != nil {
-			return false, fmt.Errorf("read the range %s: %w", d.values, err)
+		if err := d.get(); err != nil {
+			return false, err
 		}
-		d.read = stored
-		d.observe(stored)
+	}
+	if d.goOn() {
+		return false, nil
 	}
 	if step.Kind == rangekeeper.StepRead || step.Guard != d.key() {
 		return false, nil
@@ -204,6 +215,12 @@ func (d *registered) transaction(step rangekeeper.Step) (held bool, err error) {
 	}
 	written, before := contentOf(d.read), d.read.ResourceVersion
 	if err := d.registry.CreateOrUpdate(d.read); err != nil {
+		if _, ok := d.registry.(Follower); ok && apierrors.IsConflict(err) && d.conflicts < maxConflicts {
+			d.conflicts++
+			if d.get() == nil && d.goOn() {
+				return false, nil // the committer decides again, and clears nothing that has changed
+			}
+		}
 		return false, fmt.Errorf("write the range %s: %w", d.values, err)
 	}
 	if written != d.content {
@@ -217,13 +234,86 @@ func (d *registered) transaction(step rangekeeper.Step) (held bool, err error) {
 	return true, nil
 }
 
-// observe numbers what was found, as for any store that has tokens and no revisions: another state than the last known
-// one comes after at least one that nobody has seen. So a leak counts only from there on: the value may have been
-// released and allocated again meanwhile.
-func (d *registered) observe(found *corev1.RangeAllocation) {
-	if now := contentOf(found); now != d.content || found.ResourceVersion != d.resourceVersion {
-		d.content, d.resourceVersion, d.revision = now, found.ResourceVersion, d.revision+2
+// get gets the stored object, and numbers its state, as for any store that has tokens and no revisions: another one
+// than the last known comes after at least one that nobody has seen. So a leak counts only from there on: the value may
+// have been released and allocated again meanwhile.
+//
+// If it is known what was changed, the committer sees two states. In the first one all that has changed differs from
+// the second, or from the one before. So it knows of each value that it has changed, and of the others that they have
+// not.
+func (d *registered) get() (err error) {
+	var stored *corev1.RangeAllocation
+	var changed []int
+	var isKnown bool
+	if follower, ok := d.registry.(Follower); ok {
+		stored, changed, isKnown, err = follower.GetSince(d.resourceVersion)
+	} else {
+		stored, err = d.registry.Get()
 	}
+	if err != nil {
+		return fmt.Errorf("read the range %s: %w", d.values, err)
+	}
+	now := contentOf(stored)
+	if isSame := now == d.content && stored.ResourceVersion == d.resourceVersion; !isSame || len(d.ahead) > 0 {
+		var between content
+		if isKnown && len(d.ahead) == 0 {
+			between, isKnown = d.stateBetween(now, changed)
+		}
+		if isKnown && len(d.ahead) == 0 {
+			d.ahead = []content{between, now}
+		} else {
+			d.ahead, d.content, d.revision = nil, now, d.revision+2
+		}
+	}
+	d.read, d.resourceVersion = stored, stored.ResourceVersion
+	return nil
+}
+
+// goOn presents the next state that the committer has not seen, and returns whether there was one.
+func (d *registered) goOn() bool {
+	if len(d.ahead) == 0 {
+		return false
+	}
+	d.content, d.ahead, d.revision = d.ahead[0], d.ahead[1:], d.revision+1
+	return true
+}
+
+// stateBetween returns a state between the known one and the one now: what was changed, by its offset, and is as before
+// is otherwise in it. It returns false if one of the states is not of the range.
+func (d *registered) stateBetween(now content, changed []int) (content, bool) {
+	var both [2]*rangekeeper.Allocator
+	for i, state := range []content{d.content, now} {
+		a, err := rangekeeper.NewAllocator(d.values, rangekeeper.Contiguous, 1)
+		if err != nil {
+			return content{}, false
+		}
+		defer a.Close()
+		if err := a.Restore(state.text, []byte(state.data)); err != nil {
+			return content{}, false
+		}
+		both[i] = a
+	}
+	for _, offset := range changed {
+		value, ok := d.values.ValueAt(uint32(offset))
+		if !ok {
+			return content{}, false
+		}
+		is := both[0].Has(value)
+		if is != both[1].Has(value) {
+			continue
+		}
+		var err error
+		if is {
+			_, err = both[0].Release(value)
+		} else {
+			err = both[0].Allocate(value)
+		}
+		if err != nil {
+			return content{}, false
+		}
+	}
+	data, err := both[0].Snapshot(nil)
+	return content{d.content.text, string(data)}, err == nil
 }
 
 func (d *registered) key() rangekeeper.KeyState {

@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/rangekeeper/rangekeeper/compat/allocator"
+	"github.com/rangekeeper/rangekeeper/controlplane/repair"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
 const key = "/ranges/servicenodeports"
@@ -291,5 +293,117 @@ func TestOffsets(t *testing.T) {
 				t.Errorf("%T: release of offset %d: %v, free %d", one, offset, err, one.Free())
 			}
 		}
+	}
+}
+
+// pass makes a repair pass over a range of which no Service uses a value, and calls meanwhile once it has read the
+// range. A conflict is no failure of the test: the pass is then made again by its caller.
+func pass(t *testing.T, tracker *rangekeeper.LeakTracker, over repair.Range, meanwhile func()) {
+	t.Helper()
+	_, err := repair.Drive(t.Context(), tracker, []repair.Range{over}, false, func(p *rangekeeper.RepairPass, _ int64) (*rangekeeper.Report, rangekeeper.ServiceList, error) {
+		meanwhile()
+		audit, err := p.Audit()
+		if err != nil {
+			return nil, rangekeeper.ServiceList{}, err
+		}
+		defer audit.Close()
+		report, err := p.Finish(audit)
+		return report, rangekeeper.ServiceList{}, err
+	})
+	if err != nil && !apierrors.IsConflict(err) {
+		t.Fatal(err)
+	}
+}
+
+// TestLeaksBesideOwnWrites cleans a leak in the third pass though the program allocates and releases other values all
+// the time, between passes or during them. Not so if the leaked value itself is released and allocated, or if another
+// program writes.
+func TestLeaksBesideOwnWrites(t *testing.T) {
+	const spec, leaked, other, passes = "30000-30099", 7, 50, 8
+	for _, c := range []struct {
+		name      string
+		encrypted bool
+		// between and during change the range between two passes, and while one is under way.
+		between, during func(t *testing.T, own, foreign *Etcd)
+		gone            int // in which pass; 0 for never
+	}{
+		{name: "nothing", gone: 3},
+		{name: "another value", between: func(t *testing.T, own, _ *Etcd) { toggle(t, own, other) }, gone: 3},
+		{name: "another value, encrypted", encrypted: true, between: func(t *testing.T, own, _ *Etcd) { toggle(t, own, other) }, gone: 3},
+		{name: "another value during the passes", during: func(t *testing.T, own, _ *Etcd) { toggle(t, own, other) }, gone: 3},
+		{name: "the leaked value", between: func(t *testing.T, own, _ *Etcd) { toggle(t, own, leaked) }},
+		{name: "the leaked value during the passes", during: func(t *testing.T, own, _ *Etcd) { toggle(t, own, leaked) }},
+		{name: "another value by another program", between: func(t *testing.T, _, foreign *Etcd) { toggle(t, foreign, other) }},
+		{name: "both programs", between: func(t *testing.T, own, foreign *Etcd) {
+			toggle(t, own, other)
+			toggle(t, foreign, leaked)
+			toggle(t, own, other)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			config := start(t)
+			if c.encrypted {
+				config.Transformer = identity.NewEncryptCheckTransformer()
+			}
+			objects, destroy, err := generic.NewRawStorage(config, nil, nil, key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(destroy)
+			with := func() *Etcd {
+				if c.encrypted {
+					return open(t, spec, config)
+				}
+				return NewWithStorage(allocator.NewAllocationMap(100, spec), key, objects, config.GroupResource)
+			}
+			own, foreign := with(), with()
+			initialise(t, own, spec)
+			if ok, err := own.Allocate(leaked); !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+			tracker, err := rangekeeper.NewLeakTracker(3, time.Microsecond)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tracker.Close()
+			over, _ := own.RepairRange(spec)
+			gone := 0
+			for n := 1; n <= passes && gone == 0; n++ {
+				pass(t, tracker, over, func() {
+					if c.during != nil {
+						c.during(t, own, foreign)
+					}
+				})
+				if !own.Has(leaked) {
+					gone = n
+				}
+				if c.between != nil && gone == 0 {
+					c.between(t, own, foreign)
+				}
+			}
+			if gone != c.gone {
+				t.Errorf("the leak was cleaned in pass %d, want %d (0: never)", gone, c.gone)
+			}
+		})
+	}
+}
+
+// toggle changes a value and changes it back.
+func toggle(t *testing.T, e *Etcd, offset int) {
+	t.Helper()
+	release := func() {
+		if err := e.Release(offset); err != nil {
+			t.Fatal(err)
+		}
+	}
+	isUsed := e.Has(offset)
+	if isUsed {
+		release()
+	}
+	if ok, err := e.Allocate(offset); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if !isUsed {
+		release()
 	}
 }
