@@ -136,7 +136,12 @@ impl Model {
         self.slots.iter().filter_map(ends).collect()
     }
 
-    fn expire(&mut self, now: u64) {
+    fn expire(&mut self, now: u64, cool_down: Cools) {
+        for slot in &mut self.slots {
+            if let (Some(Entry::Cooling { until, .. }), Some((time, _))) = (slot, cool_down) {
+                *until = (*until).min(now + time);
+            }
+        }
         for (until, first) in self.cooling() {
             if until <= now {
                 self.end(first);
@@ -181,6 +186,8 @@ struct Played {
     full: u64,
     again: u64,
     cooled: u64,
+    /// Operations at which a cool-down ended later than that of a release would have.
+    capped: u64,
     reopened: u64,
 }
 
@@ -197,10 +204,18 @@ fn play(window: &Window, rng: &mut Xoshiro256PlusPlus, played: &mut Played) -> T
         Some(LedgerValue::Address(IpAddr::V6(address))) => address.to_bits() as u64,
         _ => window.first,
     };
-    let mut now = 1_000;
+    let mut right = 1_000;
     for _ in 0..300 {
         played.operations += 1;
-        now += u64::from(below(10, rng));
+        right += u64::from(below(10, rng));
+        // Now and then the clock is wrong.
+        let now = match below(20, rng) {
+            0 => right + u64::from(below(200, rng)),
+            1 => right - u64::from(below(200, rng)),
+            _ => right,
+        };
+        let capped = model.cooling().last().zip(cool_down).is_some_and(|((until, _), (time, _))| *until > now + time);
+        played.capped += u64::from(capped);
         let owner = (below(3, rng) > 0).then(|| u64::from(below(40, rng)));
         let name = owner.map(|owner| format!("owner-{owner}"));
         let at = u64::from(below(window.len as u32 + 4, rng));
@@ -218,7 +233,7 @@ fn play(window: &Window, rng: &mut Xoshiro256PlusPlus, played: &mut Played) -> T
                         (Want::Block(bits), 1 << bits, Some(number))
                     }
                 };
-                model.expire(now);
+                model.expire(now, cool_down);
                 let result = ledger.allocate(want, name.as_deref(), milliseconds(now), rng);
                 let has = owner.and_then(|owner| model.of(owner));
                 if len > window.range.last() + u64::from(window.range.last() < u64::MAX) {
@@ -302,7 +317,7 @@ fn play(window: &Window, rng: &mut Xoshiro256PlusPlus, played: &mut Played) -> T
                 }
             }
             6 | 7 => {
-                model.expire(now);
+                model.expire(now, cool_down);
                 let owner = owner.unwrap_or(0);
                 let has = model.of(owner);
                 let released = ledger.release_owner(&format!("owner-{owner}"), milliseconds(now));
@@ -314,7 +329,7 @@ fn play(window: &Window, rng: &mut Xoshiro256PlusPlus, played: &mut Played) -> T
                 }
             }
             8 => {
-                model.expire(now);
+                model.expire(now, cool_down);
                 let released = ledger.release(window.value(at), milliseconds(now));
                 match model.slots.get(at as usize).copied().flatten() {
                     Some(Entry::Used { owner: Some(owner), .. }) => {
@@ -404,13 +419,13 @@ fn a_ledger_is_its_model_in_ranges_of_all_kinds() -> TestResult {
         }
         play(&window, &mut rng, &mut played)?;
     }
-    let Played { operations, allocated, runs, full, again, cooled, reopened } = played;
+    let Played { operations, allocated, runs, full, again, cooled, capped, reopened } = played;
     println!(
         "{operations} operations: {allocated} allocated, of these {runs} runs, {full} times full, {again} times the same \
-         again, {cooled} releases with cool-down, {reopened} times stored and opened"
+         again, {cooled} releases with cool-down, {capped} times the clock went back, {reopened} times stored and opened"
     );
     assert!(operations >= cases(28_800) && runs > cases(1_200) && full > cases(100));
-    assert!(again > cases(800) && cooled > cases(400) && reopened > cases(1_800));
+    assert!(again > cases(800) && cooled > cases(400) && capped > cases(100) && reopened > cases(1_800));
     Ok(())
 }
 
@@ -704,6 +719,32 @@ fn owners_that_are_gone_are_due_after_several_audits() -> TestResult {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     assert_eq!(due, [names(&[]), names(&[]), names(&["c"]), names(&[]), names(&[]), names(&["b"])]);
     assert_eq!(ledger.used(), 2);
+    Ok(())
+}
+
+/// A program whose clock is a year ahead releases everything. One whose clock is right finds nothing free, and stores
+/// the end that is right.
+#[test]
+fn a_clock_that_was_ahead_takes_no_value_out_of_use_for_longer() -> TestResult {
+    let (year, minute) = (Duration::from_hours(365 * 24), Duration::from_mins(1));
+    let cool_down = CoolDown::new(minute, 100).expect("above 0");
+    let pool = Pool::new("0-7".parse()?, Choice::Lowest).cool_down(cool_down);
+    let mut rng = seeded(44);
+    let mut ledger = Ledger::new(pool.clone(), 1);
+    ledger.allocate(Want::Run(5), Some("run"), Duration::ZERO, &mut rng)?;
+    let singles: Result<Vec<_>, _> =
+        (0..3).map(|_| ledger.allocate(Want::Any, None, Duration::ZERO, &mut rng)).collect();
+    assert_eq!(ledger.release_owner("run", year).len(), 1);
+    for single in singles? {
+        assert_eq!(ledger.release(single.first, year), Ok(true));
+    }
+    let first_look = Duration::from_secs(5);
+    for now in [first_look, first_look + minute - Duration::from_millis(1)] {
+        let refused = ledger.allocate(Want::Any, None, now, &mut rng);
+        assert!(matches!(refused, Err(AllocateError::Full { cooling: 8, .. })), "{refused:?}");
+        ledger = Ledger::open(pool.clone(), &ledger.encode(), 1)?;
+    }
+    ledger.allocate(Want::Run(8), None, first_look + minute, &mut rng)?;
     Ok(())
 }
 

@@ -12,8 +12,8 @@ use common::{below, seeded};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rangekeeper::ledger::{
-    AllocateError, Allocation, Change, ChangeTicket, Choice, Ledger, LedgerValue, Memory, OpenError, Outcome, Pool,
-    Put, Request, SharedLedger, Store as _, Token, Want,
+    AllocateError, Allocation, Change, ChangeTicket, Choice, CoolDown, Ledger, LedgerValue, Memory, OpenError, Outcome,
+    Pool, Put, Request, SharedLedger, Store as _, Token, Want,
 };
 
 /// A row, and the network before it.
@@ -445,6 +445,31 @@ fn a_refused_write_with_the_same_token_prevents_no_late_one() {
     let writes = finish(&mut ledger, &mut row, &mut rng);
     assert_eq!((writes, ledger.take_outcome(release)), (1, Some(Outcome::Released(Vec::new()))));
     assert_eq!(row.put(value, token), Ok(Put::Changed), "the late write must not arrive after that");
+}
+
+/// Programs whose pools differ in the time of cool-downs do not rewrite their ends again and again.
+#[test]
+fn the_shorter_cool_down_is_written_once() {
+    let mut row = Memory::default();
+    let [mut long, mut short] = [120, 60].map(|seconds| {
+        let cool_down = CoolDown::new(Duration::from_secs(seconds), 9).expect("above 0");
+        SharedLedger::new(Pool::new("0-9".parse().expect("a range"), Choice::Lowest).cool_down(cool_down), 1)
+    });
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+    for (ledger, owner) in [(&mut short, "kept"), (&mut long, "released")] {
+        ledger.submit(allocate(Want::Any, Some(owner)));
+        finish(ledger, &mut row, &mut rng);
+    }
+    long.submit(Change::ReleaseOwner { owner: "released".to_owned() });
+    finish(&mut long, &mut row, &mut rng);
+    let mut writes = Vec::new();
+    for is_long in [true, false, true, false] {
+        let ledger = if is_long { &mut long } else { &mut short };
+        let kept = ledger.submit(allocate(Want::Any, Some("kept")));
+        writes.push(finish(ledger, &mut row, &mut rng));
+        assert!(matches!(ledger.take_outcome(kept), Some(Outcome::Allocated(_))));
+    }
+    assert_eq!(writes, [0, 1, 0, 0]);
 }
 
 fn play_all(schedules: u64) {

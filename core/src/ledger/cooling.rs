@@ -46,6 +46,20 @@ impl Cooling {
         Some(len)
     }
 
+    /// Lets no entry end later than this. Returns whether one would have. Cost: O(1) if none would.
+    pub(super) fn end_by(&mut self, latest: u64) -> bool {
+        let mut is_changed = false;
+        while self.by_end.last().is_some_and(|(until, _)| *until > latest)
+            && let Some((_, first)) = self.by_end.pop_last()
+            && let Some((len, _)) = self.ends.remove(first)
+        {
+            self.ends.insert(first, len, latest);
+            self.by_end.insert((latest, first));
+            is_changed = true;
+        }
+        is_changed
+    }
+
     /// The entry that ends first: its end and its first offset.
     pub(super) fn next(&self) -> Option<(u64, u64)> {
         self.by_end.first().copied()

@@ -479,8 +479,15 @@ impl Ledger {
         }
     }
 
-    /// Ends the cool-downs that are over.
+    /// Ends the cool-downs that are over. One that would end later than that of a release now was begun by a clock that
+    /// was ahead, or in a pool with a longer time: it gets that end.
     fn expire(&mut self, now: Duration) {
+        if let Some(CoolDown { time, .. }) = self.pool.cool_down
+            && self.cooling.end_by(milliseconds(now.saturating_add(time)))
+        {
+            // It must be stored, or each look would move the end on.
+            self.changes += 1;
+        }
         let now = milliseconds(now);
         while self.cooling.next().is_some_and(|(until, _)| until <= now) {
             self.end_next();

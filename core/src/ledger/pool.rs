@@ -30,6 +30,11 @@ pub struct CoolDown {
 impl CoolDown {
     /// For `time`, of `at_most` releases: with one more, the oldest is free at once. Each takes some 20 bytes of the
     /// stored ledger. `None` if either is 0, with which nothing would cool down.
+    ///
+    /// Programs that share a ledger end cool-downs by their own clocks and pools. A clock that is ahead of the one that
+    /// began a cool-down ends it as much earlier. One that is behind lets it last no longer than a release now would:
+    /// so a clock that was far ahead takes no value out of use for longer than `time`, and a clock that is far behind
+    /// ends the cool-downs of others early. Of pools with different times the shortest one counts.
     pub fn new(time: Duration, at_most: u32) -> Option<Self> {
         (time > Duration::ZERO && at_most > 0).then_some(Self { time, at_most })
     }
