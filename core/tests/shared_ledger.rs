@@ -447,6 +447,28 @@ fn a_refused_write_with_the_same_token_prevents_no_late_one() {
     assert_eq!(row.put(value, token), Ok(Put::Changed), "the late write must not arrive after that");
 }
 
+/// A program ends while its write is on its way, and another one is asked to release for the same owner.
+#[test]
+fn no_late_write_of_another_program_comes_after_a_release() {
+    let by_value = Change::Release { value: LedgerValue::Integer(7) };
+    for release in [Change::ReleaseOwner { owner: "deleted".to_owned() }, by_value] {
+        let ((mut ended, mut rng), (mut other, _), mut row) = (program(), program(), Memory::default());
+        other.submit(allocate(Want::Any, Some("a")));
+        finish(&mut other, &mut row, &mut rng);
+        ended.submit(allocate(Want::Any, Some("deleted")));
+        ended.submit(allocate(Want::Value(LedgerValue::Integer(7)), None));
+        assert_eq!(ended.next_request(Duration::ZERO, &mut rng), Some(Request::Get));
+        assert_eq!(ended.got(row.get().unwrap_or_default()), Ok(()));
+        let Some(Request::Put { value, token }) = ended.next_request(Duration::ZERO, &mut rng) else {
+            panic!("no put")
+        };
+        let release = other.submit(release);
+        assert_eq!(finish(&mut other, &mut row, &mut rng), 1);
+        assert_eq!(other.take_outcome(release), Some(Outcome::Released(Vec::new())));
+        assert_eq!(row.put(value, token), Ok(Put::Changed), "the late write must not arrive after that");
+    }
+}
+
 /// Programs whose pools differ in the time of cool-downs do not rewrite their ends again and again.
 #[test]
 fn the_shorter_cool_down_is_written_once() {

@@ -123,6 +123,7 @@ export interface Ledger {
 export interface SharedLedger {
   allocate(want?: Want, owner?: string): Promise<Allocation>;
   release(value: string): Promise<boolean>;
+  /** Writes also if the owner has nothing: no write of another program that was on its way gives it something then. */
   releaseOwner(owner: string): Promise<Allocation[]>;
   /** A copy of what is stored now. */
   read(): Promise<Ledger>;

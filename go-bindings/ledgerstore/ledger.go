@@ -83,7 +83,8 @@ func (l *Ledger) Release(ctx context.Context, value rangekeeper.LedgerValue) (bo
 }
 
 // ReleaseOwner releases all that an owner has, and returns it; nothing if it has nothing, as after an earlier release.
-// So after an error call it again.
+// So after an error call it again. It writes also if the owner has nothing: after that, no write of another program
+// that was on its way gives it something.
 func (l *Ledger) ReleaseOwner(ctx context.Context, owner string) ([]rangekeeper.Allocation, error) {
 	return l.change(ctx, func() (rangekeeper.ChangeTicket, error) { return l.shared.SubmitReleaseOwner(owner) })
 }

@@ -49,7 +49,7 @@ pub enum Outcome {
     /// Nothing was allocated.
     NotAllocated(AllocateError),
     /// These values are stored as released; none if they were not in use, as after an earlier write of the same change
-    /// that had no answer.
+    /// that had no answer. Then, too, no write of any program that was on its way takes effect any more.
     Released(Vec<Allocation>),
     /// The value belongs to an owner, and was not released.
     NotReleased(Owned),
@@ -330,7 +330,8 @@ impl SharedLedger {
     /// The next request to the store; `None` if no change waits, or if a request is under way. All changes that wait
     /// become one write. Changes that are refused or were made before need no write: they end once the ledger was read
     /// after their submission. But as long as an earlier write may still arrive, also one of this program's last run, a
-    /// write comes first that prevents it.
+    /// write comes first that prevents it. A release that finds nothing always writes, to prevent those of other
+    /// programs: the values that one of them gives would never be released.
     ///
     /// Cost: the changes, and [`Ledger::encode`].
     pub fn next_request(&mut self, now: Duration, rng: &mut impl Rng) -> Option<Request> {
@@ -356,9 +357,14 @@ impl SharedLedger {
             (ticket, change, outcome)
         });
         self.written = changes.collect();
-        // A write that is late would still make what was found refused or released already, so its token must pass.
-        let decides = self.written.iter().any(|(_, change, _)| *change != Change::Read);
-        if next.changes > before || decides && self.late == Late::At(token.clone()) {
+        // A write that is late would still make what was found refused or released already, so its token must pass. Of
+        // other programs' late writes nothing is known, and nobody repeats a release that has ended.
+        let may_be_late = self.late == Late::At(token.clone());
+        let is_undecided = self.written.iter().any(|(_, change, outcome)| match outcome {
+            Outcome::Released(released) => released.is_empty(),
+            _ => may_be_late && *change != Change::Read,
+        });
+        if next.changes > before || is_undecided {
             let request = Request::Put { value: next.encode(), token: token.clone() };
             self.next = Some((next, token));
             return Some(request);
