@@ -469,6 +469,37 @@ fn no_late_write_of_another_program_comes_after_a_release() {
     }
 }
 
+/// Another program writes, and a second read is asked for, while the get of the first one is under way.
+#[test]
+fn a_read_that_comes_during_a_get_needs_another_one() {
+    let ((mut reader, mut rng), (mut writer, _), mut row) = (program(), program(), Memory::default());
+    let first = reader.submit(Change::Read);
+    assert_eq!(reader.next_request(Duration::ZERO, &mut rng), Some(Request::Get));
+    let got = row.get().unwrap_or_default();
+    writer.submit(allocate(Want::Any, None));
+    finish(&mut writer, &mut row, &mut rng);
+    let second = reader.submit(Change::Read);
+    assert_eq!(reader.got(got), Ok(()));
+    assert_eq!(reader.next_request(Duration::ZERO, &mut rng), Some(Request::Get));
+    assert_eq!((reader.take_outcome(first), reader.outcome(second)), (Some(Outcome::Read), None));
+    assert_eq!(reader.got(row.get().unwrap_or_default()), Ok(()));
+    assert_eq!(reader.next_request(Duration::ZERO, &mut rng), None);
+    assert_eq!(reader.take_outcome(second), Some(Outcome::Read));
+    assert_eq!(reader.known().map(Ledger::used), Some(1));
+}
+
+#[test]
+fn what_callers_that_have_gone_had_is_released_after_a_conflict() {
+    let ((mut ledger, mut rng), (mut other, _), mut row) = (program(), program(), Memory::default());
+    let gone = ledger.submit(allocate(Want::Run(8), None));
+    finish(&mut ledger, &mut row, &mut rng);
+    ledger.cancel(gone);
+    other.submit(allocate(Want::Any, Some("a")));
+    finish(&mut other, &mut row, &mut rng);
+    assert_eq!(finish(&mut ledger, &mut row, &mut rng), 2, "one of them is refused");
+    assert_eq!(ledger.known().map(Ledger::used), Some(1));
+}
+
 /// Programs whose pools differ in the time of cool-downs do not rewrite their ends again and again.
 #[test]
 fn the_shorter_cool_down_is_written_once() {
