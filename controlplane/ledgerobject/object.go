@@ -9,10 +9,15 @@
 package ledgerobject
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,7 +31,11 @@ import (
 )
 
 // Object is an object of the Kubernetes API with a ledger in one of its fields: a [ledgerstore.Store]. The object's UID
-// and resource version are the token.
+// and resource version are the token, with the numbers of its last writes.
+//
+// A client may send a write again though the API server has carried it out: client-go does so after an answer of 429 or
+// 5xx with Retry-After, which a gateway may have given. The second one is refused. So after a refusal Object reads the
+// object, and looks for the number of its own write.
 //
 // The object is created if it is missing. Its other fields stay as they are, but for [ReplacedAnnotation]. An object of
 // the API has at most 1.5 MiB, and a ConfigMap 1 MiB: a ledger of 10,000 owners with names of 36 bytes takes about half
@@ -47,9 +56,13 @@ type Object struct {
 	Field []string
 }
 
-// ReplacedAnnotation is an annotation of the object: the resource version that the last write of the ledger replaced.
-// So each write has a resource version of its own, which the API server gives only to what changes.
+// ReplacedAnnotation is an annotation of the object: the resource version that the last write of the ledger replaced,
+// and random numbers of the last 256 writes, the newest last. So each write changes the object, and has a resource
+// version of its own; and a client finds its write though others have written since.
 const ReplacedAnnotation = "rangekeeper.github.io/replaced"
+
+// keptWrites is how many writes the annotation has at most.
+const keptWrites = 256
 
 var _ ledgerstore.Store = Object{}
 
@@ -82,27 +95,46 @@ func (o Object) Get(ctx context.Context) (value, token []byte, err error) {
 	return value, tokenOf(object), nil
 }
 
+// writesOf returns the numbers of the last writes of the ledger, the newest last.
+func writesOf(object *unstructured.Unstructured) []string {
+	fields := strings.Fields(object.GetAnnotations()[ReplacedAnnotation])
+	return fields[min(1, len(fields)):]
+}
+
+// tokenOf returns UID, resource version and writes, which a write at this token needs.
 func tokenOf(object *unstructured.Unstructured) []byte {
-	return []byte(string(object.GetUID()) + "/" + object.GetResourceVersion())
+	return []byte(string(object.GetUID()) + "/" + object.GetResourceVersion() + "/" + strings.Join(writesOf(object), " "))
+}
+
+// replacedToken returns the token of a write that others have replaced, or may have. No object has it.
+func replacedToken(write string) []byte {
+	return []byte("//" + write)
 }
 
 // Put implements ledgerstore.Store.
 func (o Object) Put(ctx context.Context, value, token []byte) (newToken []byte, err error) {
+	uid, rest, _ := strings.Cut(string(token), "/")
+	version, known, _ := strings.Cut(rest, "/")
+	if token != nil && version == "" {
+		return nil, ledgerstore.ErrChanged
+	}
+	before := strings.Fields(known)
+	write := strconv.FormatUint(rand.Uint64(), 36)
 	object, text := &unstructured.Unstructured{Object: map[string]any{}}, base64.StdEncoding.EncodeToString(value)
 	if err := unstructured.SetNestedField(object.Object, text, o.Field...); err != nil {
 		return nil, err
 	}
+	replaced := cmp.Or(version, "0")
+	writes := append(before[max(0, len(before)-keptWrites+1):len(before):len(before)], write)
+	object.SetAnnotations(map[string]string{ReplacedAnnotation: replaced + " " + strings.Join(writes, " ")})
 	var stored *unstructured.Unstructured
 	if token == nil {
 		object.SetGroupVersionKind(o.Kind)
 		object.SetName(o.Name)
 		stored, err = o.Client.Create(ctx, object, metav1.CreateOptions{})
 	} else {
-		uid, version, _ := strings.Cut(string(token), "/")
 		object.SetUID(types.UID(uid))
 		object.SetResourceVersion(version)
-		// Else a write of the same value would be none, and leave the resource version as it is.
-		object.SetAnnotations(map[string]string{ReplacedAnnotation: version})
 		var patch []byte
 		if patch, err = json.Marshal(object.Object); err != nil {
 			return nil, err
@@ -117,8 +149,28 @@ func (o Object) Put(ctx context.Context, value, token []byte) (newToken []byte, 
 		}
 		return tokenOf(stored), nil
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) && token != nil:
-		return nil, ledgerstore.ErrChanged
+		return o.refused(ctx, err, token, before, write)
 	default:
 		return nil, err
 	}
+}
+
+// refused returns what became of a write at a token that the API server has refused, perhaps after it had carried out
+// the same one.
+func (o Object) refused(ctx context.Context, refusal error, token []byte, before []string, write string) ([]byte, error) {
+	object, err := o.Client.Get(ctx, o.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("%w; and whether it was carried out before is unknown: %w", refusal, err)
+	}
+	now := writesOf(object)
+	if slices.Contains(now, write) {
+		return replacedToken(write), nil
+	}
+	// The writes since the token are all there if the last one before it is, or if none was dropped. If the object is
+	// the same still, another request with this write may be on its way.
+	complete := len(before) == 0 && len(now) < keptWrites || len(before) > 0 && slices.Contains(now, before[len(before)-1])
+	if !complete || bytes.Equal(tokenOf(object), token) {
+		return nil, fmt.Errorf("%w; and whether it was carried out before is unknown", refusal)
+	}
+	return nil, ledgerstore.ErrChanged
 }

@@ -5,6 +5,11 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
@@ -79,6 +85,12 @@ func TestObject(t *testing.T) {
 			t.Fatalf("got %q, %v", token, err)
 		}
 	}
+	unknown := func(token []byte) {
+		t.Helper()
+		if token, err := store.Put(ctx, []byte("unknown"), token); err == nil || errors.Is(err, ledgerstore.ErrChanged) || !strings.Contains(err.Error(), "unknown") {
+			t.Fatalf("got %q, %v", token, err)
+		}
+	}
 	second := put("two", nil)
 
 	// Somebody adds a field of their own: it stays, and the token is another one.
@@ -96,15 +108,15 @@ func TestObject(t *testing.T) {
 		t.Error(object, err)
 	}
 
-	// Somebody deletes the object, and creates it again without a ledger.
+	// Somebody deletes the object, and creates it again without a ledger. What it had before is unknown.
 	if err := maps.Delete(ctx, "vnis", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	refused(third)
+	unknown(third)
 	if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "vnis"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	refused(third)
+	unknown(third)
 	refused(nil)
 	put("four", get(""))
 
@@ -133,6 +145,147 @@ func TestObject(t *testing.T) {
 	if _, err := missing.Put(ctx, []byte("x"), nil); !apierrors.IsNotFound(err) {
 		t.Error(err)
 	}
+}
+
+// gateway stands before an API server. It passes all requests on, and answers the next writes itself, though they were
+// carried out: 503, with Retry-After, as a gateway whose own time is over may.
+type gateway struct {
+	mutex sync.Mutex
+	// failing is how many writes it answers so.
+	failing int
+	// between is called after such a write was carried out, and before it is answered.
+	between func()
+	failed  int
+}
+
+// answered returns how many writes it has answered so since the last call of fail.
+func (g *gateway) answered() int {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	return g.failed
+}
+
+func (g *gateway) fail(writes int, between func()) {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	g.failing, g.between, g.failed = writes, between, 0
+}
+
+// start returns a client whose requests go through the gateway.
+func (g *gateway) start(t *testing.T, server *apiservertest.Server) dynamic.Interface {
+	t.Helper()
+	config := server.RESTConfig(apiservertest.Admin)
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := url.Parse(config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{
+		Transport: transport,
+		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		ModifyResponse: func(answer *http.Response) error {
+			if answer.Request.Method == http.MethodGet {
+				return nil
+			}
+			g.mutex.Lock()
+			defer g.mutex.Unlock()
+			if g.failing == 0 || answer.StatusCode >= http.StatusBadRequest {
+				return nil
+			}
+			g.failing--
+			g.failed++
+			g.between()
+			_ = answer.Body.Close()
+			answer.StatusCode, answer.Header, answer.Body = http.StatusServiceUnavailable, http.Header{"Retry-After": {"0"}}, http.NoBody
+			return nil
+		},
+	}
+	front := httptest.NewServer(proxy)
+	t.Cleanup(front.Close)
+	objects, err := dynamic.NewForConfig(&rest.Config{Host: front.URL, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+// TestRepeatedRequests loses answers of writes, so that the client sends them again. Other programs write meanwhile.
+func TestRepeatedRequests(t *testing.T) {
+	server := startServer(t)
+	objects, _ := clients(t, server)
+	var g gateway
+	behind := g.start(t, server)
+	ctx := t.Context()
+	var others atomic.Int64
+	// write has another program write the ledger so many times.
+	write := func(name string, times int) func() {
+		return func() {
+			store := ConfigMap(objects, "default", name, "ledger")
+			for range times {
+				value, token, err := store.Get(ctx)
+				if err == nil {
+					_, err = store.Put(ctx, value, token)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				others.Add(1)
+			}
+		}
+	}
+	open := func(objects dynamic.Interface, name string) *ledgerstore.Ledger {
+		ledger, err := ledgerstore.New(ConfigMap(objects, "default", name, "ledger"), vnis)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = ledger.Close() })
+		return ledger
+	}
+	used := func(ledger *ledgerstore.Ledger, want uint64) {
+		t.Helper()
+		known, err := ledger.Read(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer known.Close()
+		if usage, err := known.Usage(); err != nil || usage.Used != want {
+			t.Errorf("%d values are in use, and not %d: %v", usage.Used, want, err)
+		}
+	}
+	for _, times := range []int{0, 1, 3} {
+		name := fmt.Sprintf("vnis-%d", times)
+		ledger := open(behind, name)
+		for n := range 3 { // the first one creates the object
+			g.fail(1, write(name, times))
+			got, err := ledger.Allocate(ctx, rangekeeper.WantAny(), "")
+			if err != nil || got.First.Integer() != 4096+uint64(n) || g.answered() != 1 {
+				t.Errorf("write %d beside %d others, of which %d had no answer: %v, %v", n, times, g.answered(), got, err)
+			}
+			used(ledger, uint64(n+1))
+		}
+		// The value is given to another program before the release is sent again, which must not release that one's.
+		other := open(objects, name)
+		g.fail(1, func() {
+			if got, err := other.Allocate(ctx, rangekeeper.WantAny(), ""); err != nil || got.First.Integer() != 4096 {
+				t.Error(got, err)
+			}
+		})
+		if released, err := ledger.Release(ctx, rangekeeper.IntegerValue(4096)); err != nil || !released || g.answered() != 1 {
+			t.Error(released, err)
+		}
+		used(ledger, 3)
+	}
+	// After more writes than the annotation has, nobody knows.
+	ledger := open(behind, "vnis-0")
+	g.fail(1, write("vnis-0", keptWrites))
+	if got, err := ledger.Allocate(ctx, rangekeeper.WantAny(), ""); !errors.Is(err, rangekeeper.ErrUnanswered) {
+		t.Error(got, err)
+	}
+	used(ledger, 4)
+	t.Logf("%d writes of others beside repeated ones", others.Load())
 }
 
 type requests struct{ gets, puts, changed atomic.Int64 }

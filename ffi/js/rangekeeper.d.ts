@@ -81,7 +81,8 @@ export interface Store {
   get(): Promise<{ value: Uint8Array; token: string } | undefined>;
   /**
    * Puts a value if the token of the stored one is this; undefined if there must be none. Returns the new token, or
-   * undefined if the stored value has another one. After an exception the value may have been put, or may be later.
+   * undefined if the stored value has another one. After an exception the value may have been put, or may be later. A
+   * client that sends a request again by itself is refused by its own write: turn that off, or find out, or throw.
    */
   put(value: Uint8Array, token: string | undefined): Promise<string | undefined>;
 }

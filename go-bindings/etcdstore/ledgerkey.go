@@ -11,7 +11,7 @@ import (
 )
 
 // LedgerKey is a key of etcd, or of kine, that keeps a ledger: a [ledgerstore.Store]. The revision of the key's last
-// write is the token.
+// write is the token. Etcd's client repeats no transaction that may have been carried out, so a refused one never was.
 //
 // An etcd that is restored from a backup gives revisions again. Restore it with etcdutl snapshot restore
 // --bump-revision --mark-compacted, as etcd advises for clients that remember revisions, or end all programs that write

@@ -32,6 +32,9 @@ type Store interface {
 	// Put puts a value if the token of the stored one is this; a nil token if there must be no value. It returns the
 	// new token. The error is ErrChanged if nothing was put, and never will be by this call. After any other error the
 	// value may have been put, or may be later.
+	//
+	// A client that repeats a request by itself, as many of HTTP do, is refused by its own write if that had no answer.
+	// Then Put finds out, or returns another error.
 	Put(ctx context.Context, value, token []byte) (newToken []byte, err error)
 }
 

@@ -91,7 +91,8 @@ pub trait Store {
     /// If there was no answer.
     fn get(&mut self) -> Result<Option<(Vec<u8>, Token)>, Self::Error>;
 
-    /// Puts a value if the token of the stored one is this; without a token if there is none.
+    /// Puts a value if the token of the stored one is this; without a token if there is none. A client that repeats a
+    /// request by itself, as many of HTTP do, is refused by its own write if that had no answer: that is an error, too.
     ///
     /// # Errors
     /// If there was no answer, or one that does not say whether the value was put.
