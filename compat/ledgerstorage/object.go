@@ -27,8 +27,10 @@ import (
 // [ledgerobject.ReplacedAnnotation], with which each write changes the object: a storage does not write what does not
 // change.
 //
-// End all programs that write the object before it is deleted, or the storage is restored from a backup. A program that
-// has read a ledger refuses an object that has none.
+// An object has one ledger. End all programs that write the object before it is deleted, or the storage is restored
+// from a backup. A program that has read a ledger refuses an object that has none, and every program refuses one whose
+// field is empty though it was written. No request is repeated between an API server and its etcd, so a refused write
+// was never carried out.
 type Object struct {
 	// Storage must read what was written last: without a watch cache, or with one that does.
 	Storage storage.Interface
@@ -75,8 +77,18 @@ func (o Object) Get(ctx context.Context) (value, token []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	about, err := meta.Accessor(object)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", o.Key, err)
+	}
+	// A new ledger in place of one that somebody has emptied would give all its values again.
+	value = o.Ledger(object)
+	if _, written := about.GetAnnotations()[ledgerobject.ReplacedAnnotation]; written && len(value) == 0 {
+		return nil, nil, fmt.Errorf("%s: the field of the ledger is empty, and annotation %s says that it had a ledger; put the field back, or remove the annotation to begin with a new ledger",
+			o.Key, ledgerobject.ReplacedAnnotation)
+	}
 	token, err = o.token(object)
-	return o.Ledger(object), token, err
+	return value, token, err
 }
 
 func (o Object) token(object runtime.Object) ([]byte, error) {
@@ -88,8 +100,10 @@ func (o Object) token(object runtime.Object) ([]byte, error) {
 func (o Object) Put(ctx context.Context, value, token []byte) (newToken []byte, err error) {
 	stored := o.New()
 	if token == nil {
-		object := o.New()
-		o.SetLedger(object, value)
+		var object runtime.Object
+		if object, err = o.written(o.New(), value, nil); err != nil {
+			return nil, err
+		}
 		err = o.Storage.Create(ctx, o.Key, object, stored, 0)
 	} else {
 		err = o.Storage.GuaranteedUpdate(ctx, o.Key, stored, false, nil, storage.SimpleUpdate(func(now runtime.Object) (runtime.Object, error) {
@@ -115,6 +129,11 @@ func (o Object) replace(object runtime.Object, ledger, token []byte) (runtime.Ob
 	if !bytes.Equal(now, token) {
 		return nil, ledgerstore.ErrChanged
 	}
+	return o.written(object, ledger, token)
+}
+
+// written returns the object with another ledger, which replaces that with this token.
+func (o Object) written(object runtime.Object, ledger, token []byte) (runtime.Object, error) {
 	about, err := meta.Accessor(object)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Key, err)

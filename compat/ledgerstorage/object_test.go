@@ -2,6 +2,7 @@ package ledgerstorage
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 	etcd3testing "k8s.io/apiserver/pkg/storage/etcd3/testing"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/ledgerobject"
 	"github.com/rangekeeper/rangekeeper/go-bindings/ledgerstore"
 	"github.com/rangekeeper/rangekeeper/go-bindings/ledgerstore/ledgerstoretest"
 )
@@ -69,5 +71,33 @@ func TestOtherFields(t *testing.T) {
 	}
 	if _, err := store.Put(ctx, []byte("second"), token); err != ledgerstore.ErrChanged {
 		t.Errorf("put over a changed object: %v", err)
+	}
+}
+
+// TestEmptiedField has somebody empty the field of a ledger, also of one that was written once only.
+func TestEmptiedField(t *testing.T) {
+	const key = "/configmaps/kube-system/vnis"
+	objects, ctx := open(t), t.Context()
+	store := ConfigMap(objects, key, "kube-system", "vnis")
+	if _, err := store.Put(ctx, []byte("first"), nil); err != nil {
+		t.Fatal(err)
+	}
+	change := func(change func(*corev1.ConfigMap)) {
+		t.Helper()
+		err := objects.GuaranteedUpdate(ctx, key, &corev1.ConfigMap{}, false, nil, storage.SimpleUpdate(func(object runtime.Object) (runtime.Object, error) {
+			change(object.(*corev1.ConfigMap))
+			return object, nil
+		}), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(func(object *corev1.ConfigMap) { object.BinaryData = nil })
+	if value, _, err := store.Get(ctx); err == nil || !strings.Contains(err.Error(), ledgerobject.ReplacedAnnotation) {
+		t.Errorf("%q, %v", value, err)
+	}
+	change(func(object *corev1.ConfigMap) { object.Annotations = nil })
+	if value, token, err := store.Get(ctx); value != nil || token == nil || err != nil {
+		t.Errorf("%q, %q, %v", value, token, err)
 	}
 }

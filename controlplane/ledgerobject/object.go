@@ -16,6 +16,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,8 +42,9 @@ import (
 // the API has at most 1.5 MiB, and a ConfigMap 1 MiB: a ledger of 10,000 owners with names of 36 bytes takes about half
 // of that.
 //
-// End all programs that write the object before it is deleted or emptied, or the API server's etcd is restored from a
-// backup. A program that has read a ledger refuses an object that has none.
+// End all programs that write the object before it is deleted, or the API server's etcd is restored from a backup. A
+// program that has read a ledger refuses an object that has none, and every program refuses one whose field is empty
+// though it was written.
 type Object struct {
 	// Client is the client of the resource, in a namespace if the resource is namespaced. Its limit of requests must
 	// allow two for each change: client-go's default is 5 in a second (rest.Config.QPS).
@@ -56,9 +58,10 @@ type Object struct {
 	Field []string
 }
 
-// ReplacedAnnotation is an annotation of the object: the resource version that the last write of the ledger replaced,
-// and random numbers of the last 256 writes, the newest last. So each write changes the object, and has a resource
-// version of its own; and a client finds its write though others have written since.
+// ReplacedAnnotation is an annotation of the object: the resource version that the last write of a ledger replaced, the
+// fields that have had ledgers, and random numbers of the last 256 writes, the newest last. So each write changes the
+// object, and has a resource version of its own; a client finds its write though others have written since; and a field
+// that somebody has emptied is no new ledger.
 const ReplacedAnnotation = "rangekeeper.github.io/replaced"
 
 // keptWrites is how many writes the annotation has at most.
@@ -84,10 +87,15 @@ func (o Object) Get(ctx context.Context) (value, token []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	// An object that somebody has created without the field has no ledger yet.
 	text, _, err := unstructured.NestedString(object.Object, o.Field...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s %s: %w", o.Kind.Kind, o.Name, err)
+	}
+	// An object that somebody has created without the field has no ledger yet. A new one in place of a ledger would
+	// give all its values again.
+	if fields, _ := written(object.GetAnnotations()[ReplacedAnnotation]); text == "" && slices.Contains(fields, o.path()) {
+		return nil, nil, fmt.Errorf("%s %s: field %s is empty, and annotation %s says that it had a ledger; put the field back, or remove the annotation to begin with a new ledger",
+			o.Kind.Kind, o.Name, strings.Join(o.Field, "."), ReplacedAnnotation)
 	}
 	if value, err = base64.StdEncoding.DecodeString(text); err != nil {
 		return nil, nil, fmt.Errorf("%s %s: field %s: %w", o.Kind.Kind, o.Name, strings.Join(o.Field, "."), err)
@@ -95,15 +103,23 @@ func (o Object) Get(ctx context.Context) (value, token []byte, err error) {
 	return value, tokenOf(object), nil
 }
 
-// writesOf returns the numbers of the last writes of the ledger, the newest last.
-func writesOf(object *unstructured.Unstructured) []string {
-	fields := strings.Fields(object.GetAnnotations()[ReplacedAnnotation])
-	return fields[min(1, len(fields)):]
+// path returns the field as the annotation has it.
+func (o Object) path() string {
+	return url.QueryEscape(strings.Join(o.Field, "."))
 }
 
-// tokenOf returns UID, resource version and writes, which a write at this token needs.
+// written returns what the annotation says: the fields that have had ledgers, and the numbers of the last writes.
+func written(annotation string) (fields, writes []string) {
+	parts := strings.Fields(annotation)
+	if len(parts) < 2 {
+		return nil, nil
+	}
+	return strings.Split(parts[1], ","), parts[2:]
+}
+
+// tokenOf returns UID, resource version and annotation, which a write at this token needs.
 func tokenOf(object *unstructured.Unstructured) []byte {
-	return []byte(string(object.GetUID()) + "/" + object.GetResourceVersion() + "/" + strings.Join(writesOf(object), " "))
+	return []byte(string(object.GetUID()) + "/" + object.GetResourceVersion() + "/" + object.GetAnnotations()[ReplacedAnnotation])
 }
 
 // replacedToken returns the token of a write that others have replaced, or may have. No object has it.
@@ -114,19 +130,22 @@ func replacedToken(write string) []byte {
 // Put implements ledgerstore.Store.
 func (o Object) Put(ctx context.Context, value, token []byte) (newToken []byte, err error) {
 	uid, rest, _ := strings.Cut(string(token), "/")
-	version, known, _ := strings.Cut(rest, "/")
+	version, annotation, _ := strings.Cut(rest, "/")
 	if token != nil && version == "" {
 		return nil, ledgerstore.ErrChanged
 	}
-	before := strings.Fields(known)
+	fields, before := written(annotation)
+	if !slices.Contains(fields, o.path()) {
+		fields = append(fields, o.path())
+	}
 	write := strconv.FormatUint(rand.Uint64(), 36)
 	object, text := &unstructured.Unstructured{Object: map[string]any{}}, base64.StdEncoding.EncodeToString(value)
 	if err := unstructured.SetNestedField(object.Object, text, o.Field...); err != nil {
 		return nil, err
 	}
-	replaced := cmp.Or(version, "0")
-	writes := append(before[max(0, len(before)-keptWrites+1):len(before):len(before)], write)
-	object.SetAnnotations(map[string]string{ReplacedAnnotation: replaced + " " + strings.Join(writes, " ")})
+	words := []string{cmp.Or(version, "0"), strings.Join(fields, ",")}
+	words = append(append(words, before[max(0, len(before)-keptWrites+1):]...), write)
+	object.SetAnnotations(map[string]string{ReplacedAnnotation: strings.Join(words, " ")})
 	var stored *unstructured.Unstructured
 	if token == nil {
 		object.SetGroupVersionKind(o.Kind)
@@ -162,7 +181,7 @@ func (o Object) refused(ctx context.Context, refusal error, token []byte, before
 	if err != nil {
 		return nil, fmt.Errorf("%w; and whether it was carried out before is unknown: %w", refusal, err)
 	}
-	now := writesOf(object)
+	_, now := written(object.GetAnnotations()[ReplacedAnnotation])
 	if slices.Contains(now, write) {
 		return replacedToken(write), nil
 	}

@@ -120,6 +120,37 @@ func TestObject(t *testing.T) {
 	refused(nil)
 	put("four", get(""))
 
+	// Another field of the object may have a ledger, too.
+	another := ConfigMap(objects, "default", "vnis", "second")
+	if value, token, err := another.Get(ctx); err != nil || len(value) > 0 {
+		t.Error(value, err)
+	} else if _, err := another.Put(ctx, []byte("of another range"), token); err != nil {
+		t.Error(err)
+	}
+	get("four")
+
+	// Somebody empties the field. That is no new ledger, unless the annotation is removed, too.
+	for _, data := range []map[string][]byte{{"ledger": {}}, {"other": []byte("x")}, nil} {
+		if object, err = maps.Get(ctx, "vnis", metav1.GetOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		object.BinaryData = data
+		if _, err := maps.Update(ctx, object, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if value, _, err := store.Get(ctx); err == nil || !strings.HasPrefix(err.Error(), "ConfigMap vnis: field binaryData.ledger is empty, and annotation "+ReplacedAnnotation) {
+			t.Errorf("got %q, %v", value, err)
+		}
+	}
+	if object, err = maps.Get(ctx, "vnis", metav1.GetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	delete(object.Annotations, ReplacedAnnotation)
+	if _, err := maps.Update(ctx, object, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	put("five", get(""))
+
 	// A value that nobody can read.
 	other := Object{Client: store.Client, Kind: store.Kind, Name: "vnis", Field: []string{"data", "note"}}
 	if object, err = maps.Get(ctx, "vnis", metav1.GetOptions{}); err != nil {

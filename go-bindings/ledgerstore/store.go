@@ -29,9 +29,9 @@ type Store interface {
 	// Get returns the value and its token; a nil token if there is no value. A token differs for each write of the
 	// value, also if it writes the same value again: a hash of the value is none.
 	Get(ctx context.Context) (value, token []byte, err error)
-	// Put puts a value if the token of the stored one is this; a nil token if there must be no value. It returns the
-	// new token. The error is ErrChanged if nothing was put, and never will be by this call. After any other error the
-	// value may have been put, or may be later.
+	// Put puts a value, which is never empty, if the token of the stored one is this; a nil token if there must be no
+	// value. It returns the new token. The error is ErrChanged if nothing was put, and never will be by this call.
+	// After any other error the value may have been put, or may be later.
 	//
 	// A client that repeats a request by itself, as many of HTTP do, is refused by its own write if that had no answer.
 	// Then Put finds out, or returns another error.
