@@ -24,7 +24,7 @@ var (
 )
 
 // LedgerError is the error of a Ledger that refuses a call. errors.Is finds its reason: ErrFull, ErrAlreadyAllocated,
-// ErrNotInRange, ErrOwned, ErrHasOther, ErrOtherRange, ErrUnanswered, ErrUnreadable, ErrEncrypted,
+// ErrNotInRange, ErrOwned, ErrHasOther, ErrOtherRange, ErrUnanswered, ErrRefused, ErrUnreadable, ErrEncrypted,
 // ErrInvalidArgument or ErrInvalidUTF8. A call can fail with ErrClosed, ErrPoisoned or ErrNoMemory as well.
 type LedgerError struct {
 	// Message is the library's message.
@@ -47,6 +47,8 @@ func ledgerError(code rk.Result, details *rk.Error) error {
 		reason = ErrOtherRange
 	case rk.ResultUnanswered:
 		reason = ErrUnanswered
+	case rk.ResultRefused:
+		reason = ErrRefused
 	case rk.ResultEncrypted:
 		reason = ErrEncrypted
 	case rk.ResultBitsPastRange, rk.ResultInvalidObject:

@@ -8,7 +8,8 @@ import (
 )
 
 // SharedLedger is the changes of one program to a ledger that others change, too. It does no I/O: Poll returns what to
-// ask of the store, and Got, Put, Changed and Unanswered take the answers. Package ledgerstore does so with a store.
+// ask of the store, and Got, Put, Changed, TooLarge and Unanswered take the answers. Package ledgerstore does so with a
+// store.
 //
 // The store gets a value with a token, and puts one if the token of the stored one is unchanged. A token is bytes that
 // the store chooses, such as a version or a resourceVersion; it must differ for each write, also of the same value.
@@ -104,9 +105,9 @@ const (
 	RequestNone LedgerRequestKind = rk.LedgerRequestNone
 	// RequestGet: get the value with its token. Then call Got or Unanswered.
 	RequestGet LedgerRequestKind = rk.LedgerRequestGet
-	// RequestCreate: put Value if the store has none. Then call Put, Changed or Unanswered.
+	// RequestCreate: put Value if the store has none. Then call Put, Changed, TooLarge or Unanswered.
 	RequestCreate LedgerRequestKind = rk.LedgerRequestCreate
-	// RequestReplace: put Value if that in the store has Token. Then call Put, Changed or Unanswered.
+	// RequestReplace: put Value if that in the store has Token. Then call Put, Changed, TooLarge or Unanswered.
 	RequestReplace LedgerRequestKind = rk.LedgerRequestReplace
 	// RequestWait: ask nothing before Until, as others write, too. Then call Poll again.
 	RequestWait LedgerRequestKind = rk.LedgerRequestWait
@@ -170,6 +171,12 @@ func (l *SharedLedger) Changed(now time.Time) error {
 	return l.answered(rk.LedgerAnswerChanged, now, nil, nil)
 }
 
+// TooLarge records that the value was not put, and never will be, as it is larger than the store allows. The next
+// writes have fewer changes; one that is alone ends with ErrRefused.
+func (l *SharedLedger) TooLarge() error {
+	return l.answered(rk.LedgerAnswerTooLarge, time.Time{}, nil, nil)
+}
+
 // Unanswered records that a request had no answer, or one that does not say whether the value was put.
 func (l *SharedLedger) Unanswered() error {
 	return l.answered(rk.LedgerAnswerNone, time.Time{}, nil, nil)
@@ -186,8 +193,8 @@ func (l *SharedLedger) answered(answer uint32, now time.Time, value, token []byt
 }
 
 // Outcome returns what a change has allocated or released, or its error, as the methods of [Ledger] do; ended is false
-// as long as it waits. The error may be ErrUnanswered: a write of a change without an owner had no answer. The outcome
-// of a change is returned once.
+// as long as it waits. The error may be ErrUnanswered: a write of a change without an owner had no answer; or
+// ErrRefused: the ledger with this change is larger than the store allows. The outcome of a change is returned once.
 func (l *SharedLedger) Outcome(ticket ChangeTicket) (allocations []Allocation, ended bool, err error) {
 	var details rk.Error
 	waits := false

@@ -2572,8 +2572,8 @@ enum {
    */
   RK_LEDGER_REQUEST_GET = 1702,
   /**
-   * Put the value, as there is none. The answer is RK_LEDGER_ANSWER_PUT, RK_LEDGER_ANSWER_CHANGED or
-   * RK_LEDGER_ANSWER_NONE.
+   * Put the value, as there is none. The answer is RK_LEDGER_ANSWER_PUT, RK_LEDGER_ANSWER_CHANGED,
+   * RK_LEDGER_ANSWER_TOO_LARGE or RK_LEDGER_ANSWER_NONE.
    */
   RK_LEDGER_REQUEST_CREATE = 1703,
   /** Put the value if that in the store still has this token. The answer is as to RK_LEDGER_REQUEST_CREATE. */
@@ -2607,6 +2607,11 @@ enum {
   RK_LEDGER_ANSWER_PUT = 1804,
   /** The value was not put, as the one in the store has another token, or is missing or not missing. */
   RK_LEDGER_ANSWER_CHANGED = 1805,
+  /**
+   * The value was not put, and never will be, as it is larger than the store allows. The next writes have fewer
+   * changes; one that is alone ends with RK_RESULT_REFUSED.
+   */
+  RK_LEDGER_ANSWER_TOO_LARGE = 1806,
 };
 
 /**
@@ -2667,7 +2672,7 @@ rk_result rk_shared_ledger_answered(rk_shared_ledger *shared, rk_ledger_answer a
  * outcome of a change is told once.
  *
  * The results of rk_ledger_apply; RK_RESULT_NOT_ENDED as long as the change waits, or if its outcome was told before;
- * RK_RESULT_UNANSWERED.
+ * RK_RESULT_UNANSWERED; RK_RESULT_REFUSED if the ledger with this change is too large for the store.
  */
 RK_MUST_CHECK
 rk_result rk_shared_ledger_outcome(rk_shared_ledger *shared, uint64_t ticket, rk_ledger_allocation *allocations,

@@ -2,6 +2,7 @@ package ledgerstorage
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 
@@ -71,6 +72,22 @@ func TestOtherFields(t *testing.T) {
 	}
 	if _, err := store.Put(ctx, []byte("second"), token); err != ledgerstore.ErrChanged {
 		t.Errorf("put over a changed object: %v", err)
+	}
+}
+
+// TestTooLarge puts values that etcd refuses, and that its client does not send.
+func TestTooLarge(t *testing.T) {
+	store := ConfigMap(open(t), "/configmaps/kube-system/vnis", "kube-system", "vnis")
+	token, err := store.Put(t.Context(), []byte("first"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range []int{1_200_000, 2_000_000} {
+		for _, token := range [][]byte{nil, token} {
+			if _, err := store.Put(t.Context(), make([]byte, size), token); !errors.Is(err, ledgerstore.ErrTooLarge) && (token != nil || err != ledgerstore.ErrChanged) {
+				t.Errorf("%d bytes: %v", size, err)
+			}
+		}
 	}
 }
 

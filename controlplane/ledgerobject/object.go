@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/rangekeeper/rangekeeper/go-bindings/ledgerstore"
@@ -169,6 +170,8 @@ func (o Object) Put(ctx context.Context, value, token []byte) (newToken []byte, 
 		return tokenOf(stored), nil
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) && token != nil:
 		return o.refused(ctx, err, token, before, write)
+	case isTooLarge(err):
+		return nil, fmt.Errorf("%w: %w", ledgerstore.ErrTooLarge, err)
 	default:
 		return nil, err
 	}
@@ -192,4 +195,13 @@ func (o Object) refused(ctx context.Context, refusal error, token []byte, before
 		return nil, fmt.Errorf("%w; and whether it was carried out before is unknown", refusal)
 	}
 	return nil, ledgerstore.ErrChanged
+}
+
+// isTooLarge reports whether a write was refused by its size: by the API server as a request, by the validation of the
+// object, or by etcd, whose error the API server passes on, or its client.
+func isTooLarge(err error) bool {
+	text := err.Error()
+	return apierrors.IsRequestEntityTooLargeError(err) ||
+		apierrors.IsInvalid(err) && apierrors.HasStatusCause(err, metav1.CauseType(field.ErrorTypeTooLong)) ||
+		strings.Contains(text, "etcdserver: request is too large") || strings.Contains(text, "trying to send message larger than max")
 }

@@ -178,6 +178,41 @@ func TestObject(t *testing.T) {
 	}
 }
 
+// TestTooLarge puts ledgers that are refused by their size, each at another place.
+func TestTooLarge(t *testing.T) {
+	server := startServer(t)
+	objects, _ := clients(t, server)
+	ctx := t.Context()
+	revisions := Object{
+		Client: objects.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "controllerrevisions"}).Namespace("default"),
+		Kind:   schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ControllerRevision"}, Name: "vnis", Field: []string{"data", "ledger"},
+	}
+	maps := ConfigMap(objects, "default", "vnis", "ledger")
+	token, err := maps.Put(ctx, []byte("first"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		place string
+		store Object
+		token []byte
+		size  int
+	}{
+		{"validation", ConfigMap(objects, "default", "other", "ledger"), nil, 1_100_000},
+		{"validation", maps, token, 1_100_000},
+		{"API server", maps, token, 3_000_000},
+		{"etcd", revisions, nil, 1_200_000},
+		{"client of etcd", revisions, nil, 1_700_000},
+	} {
+		if _, err := test.store.Put(ctx, make([]byte, test.size), test.token); !errors.Is(err, ledgerstore.ErrTooLarge) {
+			t.Errorf("%s, %d bytes: %v", test.place, test.size, err)
+		}
+	}
+	if value, _, err := maps.Get(ctx); string(value) != "first" || err != nil {
+		t.Errorf("got %d bytes, %v", len(value), err)
+	}
+}
+
 // gateway stands before an API server. It passes all requests on, and answers the next writes itself, though they were
 // carried out: 503, with Retry-After, as a gateway whose own time is over may.
 type gateway struct {

@@ -6,6 +6,7 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::time::Duration;
 
 use common::{below, seeded};
@@ -235,6 +236,7 @@ fn answer(
                 played.conflicts += 1;
                 program.ledger.conflicted(clock.tick());
             }
+            Ok(Put::TooLarge) => panic!("a row takes any value"),
         },
     }
 }
@@ -324,6 +326,7 @@ fn finish(ledger: &mut SharedLedger, row: &mut Memory, rng: &mut Xoshiro256PlusP
                 match row.put(value, token) {
                     Ok(Put::Stored(token)) => ledger.put(token),
                     Ok(Put::Changed) => ledger.conflicted(Duration::ZERO),
+                    Ok(Put::TooLarge) => ledger.too_large(),
                 }
             }
         }
@@ -523,6 +526,77 @@ fn the_shorter_cool_down_is_written_once() {
         assert!(matches!(ledger.take_outcome(kept), Some(Outcome::Allocated(_))));
     }
     assert_eq!(writes, [0, 1, 0, 0]);
+}
+
+/// A row that takes values of so many bytes at most.
+struct Limited {
+    row: Memory,
+    most: usize,
+    refused: u32,
+}
+
+impl rangekeeper::ledger::Store for Limited {
+    type Error = Infallible;
+
+    fn get(&mut self) -> Result<Option<(Vec<u8>, Token)>, Infallible> {
+        self.row.get()
+    }
+
+    fn put(&mut self, value: Vec<u8>, token: Option<Token>) -> Result<Put, Infallible> {
+        if value.len() > self.most {
+            self.refused += 1;
+            return Ok(Put::TooLarge);
+        }
+        self.row.put(value, token)
+    }
+}
+
+/// Of 32 changes in one write some are too large, whatever their order; the others are made.
+#[test]
+fn a_change_that_is_too_large_refuses_no_others() {
+    let mut seeds = seeded(15);
+    let (mut played, mut too_large, mut refused) = (0, 0, 0);
+    for _ in 0..200 {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seeds.next_u64());
+        let pool = Pool::new("0-99999999".parse().expect("a range"), Choice::Lowest);
+        let mut ledger = SharedLedger::new(pool.clone(), 1);
+        let mut store = Limited { row: Memory::default(), most: 10_000, refused: 0 };
+        let clock = || Duration::ZERO;
+        for n in 0..16 {
+            ledger.submit(allocate(Want::Any, Some(&format!("old-{n}"))));
+        }
+        assert_eq!(ledger.run(&mut store, clock, &mut rng), Ok(()));
+        ledger.take_outcomes().for_each(drop);
+        // All that is small has room, and nothing that is large.
+        store.most = store.row.value().expect("stored").len() + 500;
+        let gone = ledger.submit(allocate(Want::Any, None));
+        assert_eq!(ledger.run(&mut store, clock, &mut rng), Ok(()));
+        ledger.cancel(gone);
+        let mut changes = BTreeMap::new();
+        for n in 0..32 {
+            let (change, is_large) = match below(8, &mut rng) {
+                0 => (allocate(Want::Any, Some(&format!("{n:x>1024}"))), true),
+                1..=3 => (Change::ReleaseOwner { owner: format!("old-{}", below(20, &mut rng)) }, false),
+                4 => (Change::Read, false),
+                _ => (allocate(Want::Any, Some(&n.to_string())), false),
+            };
+            changes.insert(ledger.submit(change.clone()), (change, is_large));
+        }
+        assert_eq!(ledger.run(&mut store, clock, &mut rng), Ok(()));
+        let mut large = 0;
+        for (ticket, (change, is_large)) in changes {
+            let outcome = ledger.take_outcome(ticket).expect("it has ended");
+            assert_eq!(outcome == Outcome::TooLarge, is_large, "{change:?}: {outcome:?}");
+            played += 1;
+            large += u32::from(is_large);
+        }
+        too_large += large;
+        refused += store.refused;
+        let stored = Ledger::open(pool, store.row.value().expect("stored"), 1).expect("what a program wrote");
+        assert!(stored.iter().all(|value| stored.owner_of(value).is_some()), "what was given to nobody is released");
+    }
+    println!("{played} changes, of which {too_large} were too large, and {refused} refused writes");
+    assert!(too_large > 500);
 }
 
 fn play_all(schedules: u64) {

@@ -66,6 +66,7 @@ export type Code =
   | "HAS_OTHER"
   | "INVALID_OBJECT"
   | "ENCRYPTED"
+  | "REFUSED"
   | "UNANSWERED"
   | "INVALID_JSON"
   | "POISONED";
@@ -75,14 +76,18 @@ export class LedgerError extends Error {
   readonly code: Code;
 }
 
+/** What put of a Store throws if the value is larger than the store allows. */
+export class TooLargeError extends Error {}
+
 /** A store of one value, such as a row of a database, an object with an ETag, or a key of Durable Objects. */
 export interface Store {
   /** The value and its token; undefined if there is no value. A token differs for each write, also of the same value. */
   get(): Promise<{ value: Uint8Array; token: string } | undefined>;
   /**
    * Puts a value if the token of the stored one is this; undefined if there must be none. Returns the new token, or
-   * undefined if the stored value has another one. After an exception the value may have been put, or may be later. A
-   * client that sends a request again by itself is refused by its own write: turn that off, or find out, or throw.
+   * undefined if the stored value has another one. After a TooLargeError nothing was put, and after another exception
+   * the value may have been put, or may be later. A client that sends a request again by itself is refused by its own
+   * write: turn that off, or find out, or throw.
    */
   put(value: Uint8Array, token: string | undefined): Promise<string | undefined>;
 }

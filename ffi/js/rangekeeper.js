@@ -7,7 +7,7 @@ const BUFFER_TOO_SMALL = 2;
 const NOT_ENDED = 59;
 const CHANGE = { any: 1601, value: 1602, run: 1603, block: 1604, release: 1605, releaseOwner: 1606, read: 1607 };
 const REQUEST = { none: 1701, get: 1702, create: 1703, replace: 1704, wait: 1705 };
-const ANSWER = { none: 1801, got: 1802, missing: 1803, put: 1804, changed: 1805 };
+const ANSWER = { none: 1801, got: 1802, missing: 1803, put: 1804, changed: 1805, tooLarge: 1806 };
 const CODES = {
   3: "INVALID_ARGUMENT",
   16: "FULL",
@@ -20,6 +20,7 @@ const CODES = {
   24: "HAS_OTHER",
   32: "INVALID_OBJECT",
   33: "ENCRYPTED",
+  49: "REFUSED",
   58: "UNANSWERED",
   64: "INVALID_JSON",
 };
@@ -43,6 +44,8 @@ export class LedgerError extends Error {
     this.code = code;
   }
 }
+
+export class TooLargeError extends Error {}
 
 export async function load(wasm) {
   const module = await compile(wasm);
@@ -437,7 +440,14 @@ class SharedLedger {
       await new Promise((resolve) => setTimeout(resolve, Number((until - now()) / 1_000_000n) + 1));
       return;
     }
-    const answer = await (kind === REQUEST.get ? this.#store.get() : this.#store.put(value, token));
+    let answer;
+    try {
+      answer = await (kind === REQUEST.get ? this.#store.get() : this.#store.put(value, token));
+    } catch (error) {
+      if (kind === REQUEST.get || !(error instanceof TooLargeError)) throw error;
+      this.#answered(ANSWER.tooLarge);
+      return;
+    }
     // Many clients say null for nothing.
     if (kind !== REQUEST.get) {
       if (answer == null) this.#answered(ANSWER.changed);

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 
-import { LedgerError, load } from "./rangekeeper.js";
+import { LedgerError, TooLargeError, load } from "./rangekeeper.js";
 
 const root = new URL("../../", import.meta.url);
 const wasm = await readFile(new URL("target/wasm/wasm32-unknown-unknown/release/ledger.wasm", root));
@@ -174,6 +174,22 @@ test("a store that answers what it should not", async () => {
   assert.equal((await ledger.allocate({}, "a")).first, "4096");
   await assert.rejects(ledger.allocate({}, "\ud800"), refused("INVALID_ARGUMENT", "well formed"));
   assert.equal((await ledger.read()).usage().used, 2n);
+});
+
+test("a change that is too large refuses no others", async () => {
+  const store = new Row(0);
+  const ledger = sharedLedger(vnis, store);
+  await ledger.allocate({}, "a");
+  const [most, put] = [store.value.length + 100, store.put];
+  store.put = async (value, token) => {
+    if (value.length > most) throw new TooLargeError("no more than that");
+    return put.call(store, value, token);
+  };
+  const [b, large, released] = await Promise.allSettled([ledger.allocate({}, "b"), ledger.allocate({}, "x".repeat(200)), ledger.releaseOwner("a")]);
+  assert.equal(b.value.first, "4098");
+  assert.ok(refused("REFUSED", "larger than the store allows")(large.reason));
+  assert.deepEqual(released.value, [{ first: "4096", len: 1 }]);
+  assert.equal((await ledger.read()).usage().used, 1n);
 });
 
 test("reads end beside writers", async () => {

@@ -159,6 +159,10 @@ pub(crate) fn allocations(outcome: Outcome) -> Result<Vec<rk_ledger_allocation>,
         Outcome::Released(released) => Ok(released.into_iter().map(rk_ledger_allocation::from).collect()),
         Outcome::NotAllocated(error) => Err(error.into()),
         Outcome::NotReleased(owned) => Err(owned.into()),
+        Outcome::TooLarge => {
+            let message = "the ledger with this change is larger than the store allows; nothing was changed";
+            Err(Failure::new(rk_result::Refused, message))
+        }
         _ => {
             let message = "the write of a change without an owner had no answer, and may have taken effect";
             Err(Failure::new(rk_result::Unanswered, message))

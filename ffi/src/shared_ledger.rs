@@ -35,8 +35,8 @@ pub type rk_ledger_request_kind = u32;
 pub const RK_LEDGER_REQUEST_NONE: rk_ledger_request_kind = 1701;
 /// Get the value and its token. The answer is RK_LEDGER_ANSWER_GOT, RK_LEDGER_ANSWER_MISSING or RK_LEDGER_ANSWER_NONE.
 pub const RK_LEDGER_REQUEST_GET: rk_ledger_request_kind = 1702;
-/// Put the value, as there is none. The answer is RK_LEDGER_ANSWER_PUT, RK_LEDGER_ANSWER_CHANGED or
-/// RK_LEDGER_ANSWER_NONE.
+/// Put the value, as there is none. The answer is RK_LEDGER_ANSWER_PUT, RK_LEDGER_ANSWER_CHANGED,
+/// RK_LEDGER_ANSWER_TOO_LARGE or RK_LEDGER_ANSWER_NONE.
 pub const RK_LEDGER_REQUEST_CREATE: rk_ledger_request_kind = 1703;
 /// Put the value if that in the store still has this token. The answer is as to RK_LEDGER_REQUEST_CREATE.
 pub const RK_LEDGER_REQUEST_REPLACE: rk_ledger_request_kind = 1704;
@@ -69,6 +69,9 @@ pub const RK_LEDGER_ANSWER_MISSING: rk_ledger_answer = 1803;
 pub const RK_LEDGER_ANSWER_PUT: rk_ledger_answer = 1804;
 /// The value was not put, as the one in the store has another token, or is missing or not missing.
 pub const RK_LEDGER_ANSWER_CHANGED: rk_ledger_answer = 1805;
+/// The value was not put, and never will be, as it is larger than the store allows. The next writes have fewer
+/// changes; one that is alone ends with RK_RESULT_REFUSED.
+pub const RK_LEDGER_ANSWER_TOO_LARGE: rk_ledger_answer = 1806;
 
 /// Creates a shared ledger that knows nothing of the store yet. The pool and the seed are as for rk_ledger_new.
 ///
@@ -245,7 +248,7 @@ pub unsafe extern "C" fn rk_shared_ledger_answered(
                 let is_put = [RK_LEDGER_REQUEST_CREATE, RK_LEDGER_REQUEST_REPLACE].contains(asked);
                 let is_answer = match answer {
                     RK_LEDGER_ANSWER_GOT | RK_LEDGER_ANSWER_MISSING => is_get,
-                    RK_LEDGER_ANSWER_PUT | RK_LEDGER_ANSWER_CHANGED => is_put,
+                    RK_LEDGER_ANSWER_PUT | RK_LEDGER_ANSWER_CHANGED | RK_LEDGER_ANSWER_TOO_LARGE => is_put,
                     RK_LEDGER_ANSWER_NONE => true,
                     _ => false,
                 };
@@ -260,6 +263,7 @@ pub unsafe extern "C" fn rk_shared_ledger_answered(
                     RK_LEDGER_ANSWER_MISSING => ledger.got(None)?,
                     RK_LEDGER_ANSWER_PUT => ledger.put(token),
                     RK_LEDGER_ANSWER_CHANGED => ledger.conflicted(Duration::from_nanos(now)),
+                    RK_LEDGER_ANSWER_TOO_LARGE => ledger.too_large(),
                     _ => ledger.unanswered(),
                 }
                 *put = (Vec::new(), Token::new());
@@ -273,7 +277,7 @@ pub unsafe extern "C" fn rk_shared_ledger_answered(
 /// outcome of a change is told once.
 ///
 /// The results of rk_ledger_apply; RK_RESULT_NOT_ENDED as long as the change waits, or if its outcome was told before;
-/// RK_RESULT_UNANSWERED.
+/// RK_RESULT_UNANSWERED; RK_RESULT_REFUSED if the ledger with this change is too large for the store.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_shared_ledger_outcome(

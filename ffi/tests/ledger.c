@@ -18,6 +18,7 @@ static struct {
   uint8_t value[512];
   size_t value_len;
   uint8_t version;
+  size_t most; /* bytes of a value; 0 for any number */
 } row;
 
 static void play(rk_shared_ledger *shared) {
@@ -40,6 +41,10 @@ static void play(rk_shared_ledger *shared) {
         CHECK_OK(rk_shared_ledger_put(shared, value, sizeof value, token, 1));
         if (token[0] != row.version) {
           CHECK_OK(rk_shared_ledger_answered(shared, RK_LEDGER_ANSWER_CHANGED, NOW, NULL, 0, NULL, 0, &error));
+          break;
+        }
+        if (row.most > 0 && request.value_len > row.most) {
+          CHECK_OK(rk_shared_ledger_answered(shared, RK_LEDGER_ANSWER_TOO_LARGE, NOW, NULL, 0, NULL, 0, &error));
           break;
         }
         memcpy(row.value, value, request.value_len);
@@ -182,6 +187,16 @@ static void shared(void) {
   CHECK(request.kind == RK_LEDGER_REQUEST_NONE);
   CHECK_OK(rk_shared_ledger_answered(first, RK_LEDGER_ANSWER_NONE, NOW, NULL, 0, NULL, 0, &error));
   CHECK_RESULT(rk_shared_ledger_outcome(first, e, made, 4, &n, &error), RK_RESULT_UNANSWERED);
+
+  /* A change that is too large for the store, beside one that is not. */
+  play(first);
+  row.most = row.value_len + 60;
+  const uint64_t fits = submit(first, "g"), large = submit(first, "an owner whose name has more than the sixty bytes that there are");
+  play(first);
+  CHECK_OK(rk_shared_ledger_outcome(first, fits, made, 4, &n, &error));
+  CHECK_RESULT(rk_shared_ledger_outcome(first, large, made, 4, &n, &error), RK_RESULT_REFUSED);
+  CHECK(strstr(error.message, "larger than the store allows"));
+  row.most = 0;
   rk_shared_ledger_free(first);
 
   /* A program that loses the race waits, as others write. */

@@ -1152,6 +1152,7 @@ static void ledgers(void) {
   /* Answers that nothing was asked for. */
   CHECK_INVALID(rk_shared_ledger_answered(shared, RK_LEDGER_ANSWER_PUT, 0, NULL, 0, NULL, 0, NULL));
   CHECK_INVALID(rk_shared_ledger_answered(shared, RK_LEDGER_ANSWER_CHANGED, 0, NULL, 0, NULL, 0, NULL));
+  CHECK_INVALID(rk_shared_ledger_answered(shared, RK_LEDGER_ANSWER_TOO_LARGE, 0, NULL, 0, NULL, 0, NULL));
   CHECK_INVALID(rk_shared_ledger_answered(shared, RK_LEDGER_ANSWER_GOT, 0, NULL, 0, NULL, 0, NULL));
   const rk_ledger_change nobody = {.kind = RK_LEDGER_CHANGE_RELEASE_OWNER};
   CHECK_INVALID(rk_shared_ledger_submit(shared, &nobody, NULL, 0, &ticket, NULL));

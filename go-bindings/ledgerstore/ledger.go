@@ -64,7 +64,8 @@ func (l *Ledger) Close() error {
 // Allocate allocates what is wanted, for an owner or, if it is empty, for nobody, and returns once that is stored. An
 // owner that has what it wants gets it again. So after an error of the store call it again with the same owner. See
 // [rangekeeper.Ledger.Allocate] for the errors of the ledger. An error of the store is rangekeeper.ErrUnanswered, too,
-// if an allocation for nobody may have been written.
+// if an allocation for nobody may have been written. It is rangekeeper.ErrRefused if the ledger with this allocation is
+// larger than the store allows; then nothing was allocated.
 //
 // If ctx ends first, the allocation is not made, or its owner has it. What nobody has is released, unless the store
 // does not answer.
@@ -215,6 +216,8 @@ func (l *Ledger) carryOut(request *rangekeeper.LedgerRequest) error {
 			return l.shared.Put(newToken)
 		case errors.Is(err, ErrChanged):
 			return l.shared.Changed(time.Now())
+		case errors.Is(err, ErrTooLarge):
+			return l.shared.TooLarge()
 		default:
 			return fmt.Errorf("write the ledger: %w", err)
 		}

@@ -368,6 +368,72 @@ func TestACallerThatGoes(t *testing.T) {
 	}
 }
 
+// limited takes values of so many bytes at most, once it has a limit.
+type limited struct {
+	scripted
+	most int
+}
+
+func (l *limited) Put(ctx context.Context, value, token []byte) ([]byte, error) {
+	l.mutex.Lock()
+	most := l.most
+	l.mutex.Unlock()
+	if most > 0 && len(value) > most {
+		return nil, fmt.Errorf("%w: %d bytes", ErrTooLarge, len(value))
+	}
+	return l.scripted.Put(ctx, value, token)
+}
+
+// TestTooLarge has one caller ask for more than fits into the store, beside others: they get an answer.
+func TestTooLarge(t *testing.T) {
+	store := &limited{scripted: scripted{putting: make(chan struct{}, 100), answer: make(chan struct{}, 100)}}
+	ledger := open(t, store)
+	var group sync.WaitGroup
+	group.Go(func() {
+		if _, err := ledger.Allocate(t.Context(), rangekeeper.WantAny(), "first"); err != nil {
+			t.Error(err)
+		}
+	})
+	<-store.putting
+	stored, _, _ := store.Memory.Get(t.Context())
+	store.mutex.Lock()
+	store.most = len(stored) + 500
+	store.mutex.Unlock()
+	// All these wait, and become one write.
+	waiting := func() int {
+		ledger.mutex.Lock()
+		defer ledger.mutex.Unlock()
+		return len(ledger.waiting)
+	}
+	for n := range 6 {
+		group.Go(func() {
+			owner := fmt.Sprint(n)
+			if n == 3 {
+				owner = strings.Repeat("x", 1000)
+			}
+			_, err := ledger.Allocate(t.Context(), rangekeeper.WantAny(), owner)
+			if refused := errors.Is(err, rangekeeper.ErrRefused); refused != (n == 3) || err != nil && !refused {
+				t.Error(n, err)
+			}
+		})
+	}
+	group.Go(func() {
+		if released, err := ledger.ReleaseOwner(t.Context(), "nobody"); err != nil || len(released) > 0 {
+			t.Error(released, err)
+		}
+	})
+	for waiting() < 8 {
+		time.Sleep(time.Millisecond)
+	}
+	for range 100 {
+		store.answer <- struct{}{}
+	}
+	group.Wait()
+	if n := usage(t, ledger); n != 6 {
+		t.Errorf("%d values are in use", n)
+	}
+}
+
 // TestReadBesideWriters: a read ends, however busy the ledger is, and its copy is its own.
 func TestReadBesideWriters(t *testing.T) {
 	var store Memory

@@ -24,14 +24,17 @@ import (
 // missing.
 var ErrChanged = errors.New("the stored value has changed")
 
+// ErrTooLarge is the error of [Store.Put] if the value is larger than the store allows.
+var ErrTooLarge = errors.New("the value is larger than the store allows")
+
 // Store keeps one value. A Ledger makes one call at a time. A call ends when its context does.
 type Store interface {
 	// Get returns the value and its token; a nil token if there is no value. A token differs for each write of the
 	// value, also if it writes the same value again: a hash of the value is none.
 	Get(ctx context.Context) (value, token []byte, err error)
 	// Put puts a value, which is never empty, if the token of the stored one is this; a nil token if there must be no
-	// value. It returns the new token. The error is ErrChanged if nothing was put, and never will be by this call.
-	// After any other error the value may have been put, or may be later.
+	// value. It returns the new token. The error is ErrChanged or ErrTooLarge if nothing was put, and never will be by
+	// this call. After any other error the value may have been put, or may be later.
 	//
 	// A client that repeats a request by itself, as many of HTTP do, is refused by its own write if that had no answer.
 	// Then Put finds out, or returns another error.

@@ -58,6 +58,8 @@ pub enum Outcome {
     /// A write of this change without an owner had no answer. Whether it took effect is unknown, and it is not
     /// repeated.
     Unanswered,
+    /// The change was not made: with it the ledger is larger than the store allows.
+    TooLarge,
 }
 
 /// What is to be asked of the store.
@@ -66,7 +68,8 @@ pub enum Request {
     /// Get the value. Then call [`SharedLedger::got`], or [`SharedLedger::unanswered`].
     Get,
     /// Put this value if the token of the stored one is this; without a token if there is none. Then call
-    /// [`SharedLedger::put`], [`SharedLedger::conflicted`] or [`SharedLedger::unanswered`].
+    /// [`SharedLedger::put`], [`SharedLedger::conflicted`], [`SharedLedger::too_large`] or
+    /// [`SharedLedger::unanswered`].
     Put {
         /// The value.
         value: Vec<u8>,
@@ -109,6 +112,8 @@ pub enum Put {
     Stored(Token),
     /// The value was not put, as the stored one has another token, or is missing or not missing.
     Changed,
+    /// The value was not put, and never will be, as it is larger than the store allows.
+    TooLarge,
 }
 
 /// Why a run of requests has ended before all changes have.
@@ -198,6 +203,8 @@ pub struct SharedLedger {
     returned: Vec<(u64, u32)>,
     /// Those of the write under way.
     returning: Vec<(u64, u32)>,
+    /// How many changes share a write at most: fewer after a write that was too large.
+    most: usize,
     /// Changes of the write under way, by ticket, with their outcomes if it takes effect.
     written: Vec<(ChangeTicket, Change, Outcome)>,
     /// Those of them whose callers have gone.
@@ -266,6 +273,7 @@ impl SharedLedger {
             waiting: BTreeMap::new(),
             returned: Vec::new(),
             returning: Vec::new(),
+            most: usize::MAX,
             written: Vec::new(),
             cancelled: BTreeSet::new(),
             ended: BTreeMap::new(),
@@ -304,8 +312,8 @@ impl SharedLedger {
 
     /// The caller of a change no longer waits for its outcome. A change that is not under way is not made. If it was
     /// made, or will be by the write under way, then what it allocated for nobody is released again, unless that write
-    /// or the one that releases it has no answer; what it allocated for an owner is not, as the owner finds it and can
-    /// release it.
+    /// or the one that releases it has no answer, or the latter is too large for the store; what it allocated for an
+    /// owner is not, as the owner finds it and can release it.
     pub fn cancel(&mut self, ticket: ChangeTicket) {
         if let Some((change, outcome)) = self.ended.remove(&ticket) {
             self.give_back(&change, &outcome);
@@ -329,10 +337,10 @@ impl SharedLedger {
     }
 
     /// The next request to the store; `None` if no change waits, or if a request is under way. All changes that wait
-    /// become one write. Changes that are refused or were made before need no write: they end once the ledger was read
-    /// after their submission. But as long as an earlier write may still arrive, also one of this program's last run, a
-    /// write comes first that prevents it. A release that finds nothing always writes, to prevent those of other
-    /// programs: the values that one of them gives would never be released.
+    /// become one write, unless one was [too large](Self::too_large). Changes that are refused or were made before need
+    /// no write: they end once the ledger was read after their submission. But as long as an earlier write may still
+    /// arrive, also one of this program's last run, a write comes first that prevents it. A release that finds nothing
+    /// always writes, to prevent those of other programs: the values that one of them gives would never be released.
     ///
     /// Cost: the changes, and [`Ledger::encode`].
     pub fn next_request(&mut self, now: Duration, rng: &mut impl Rng) -> Option<Request> {
@@ -353,7 +361,11 @@ impl SharedLedger {
         for (first, len) in &self.returning {
             next.release_unowned(*first, *len, now);
         }
-        let changes = std::mem::take(&mut self.waiting).into_iter().map(|(ticket, change)| {
+        let mut changes = std::mem::take(&mut self.waiting);
+        if let Some(first) = changes.keys().nth(self.most).copied() {
+            self.waiting = changes.split_off(&first);
+        }
+        let changes = changes.into_iter().map(|(ticket, change)| {
             let outcome = next.apply(&change, now, rng);
             (ticket, change, outcome)
         });
@@ -374,7 +386,7 @@ impl SharedLedger {
         // Nothing has changed, so that the outcomes of older changes do not depend on later ones. For those, what is
         // known may be old by now.
         let later = self.written.partition_point(|(ticket, ..)| ticket.0 < self.read_after);
-        self.waiting = self.written.drain(later..).map(|(ticket, change, _)| (ticket, change)).collect();
+        self.waiting.extend(self.written.drain(later..).map(|(ticket, change, _)| (ticket, change)));
         self.end_written();
         if self.waiting.is_empty() {
             self.back_off = BackOff::default();
@@ -400,6 +412,7 @@ impl SharedLedger {
                     match put {
                         Put::Stored(token) => self.put(token),
                         Put::Changed => self.conflicted(clock()),
+                        Put::TooLarge => self.too_large(),
                     }
                     Ok(())
                 }),
@@ -471,6 +484,33 @@ impl SharedLedger {
         self.again(false);
     }
 
+    /// The value was not put, and never will be, as it is larger than the store allows. So that one change refuses no
+    /// others, the next writes have half as many, then twice as many after each that is stored. A change that is alone
+    /// ends as [`Outcome::TooLarge`].
+    pub fn too_large(&mut self) {
+        if self.next.take().is_none() {
+            return;
+        }
+        self.back_off.began = None;
+        let (written, returning) = (std::mem::take(&mut self.written), std::mem::take(&mut self.returning));
+        self.most = (written.len() / 2).max(1);
+        // A write of releases for callers that have gone, and nothing else, would be refused again and again.
+        if !written.is_empty() {
+            self.returned.extend(returning);
+        }
+        let is_alone = written.len() == 1;
+        for (ticket, change, _) in written {
+            if self.cancelled.remove(&ticket) {
+                continue;
+            }
+            if is_alone {
+                self.ended.insert(ticket, (change, Outcome::TooLarge));
+            } else {
+                self.waiting.insert(ticket, change);
+            }
+        }
+    }
+
     /// A get or put had no answer, or one that does not say whether it took effect. The caller chooses when it makes
     /// the next request.
     pub fn unanswered(&mut self) {
@@ -508,6 +548,7 @@ impl SharedLedger {
     }
 
     fn end_written(&mut self) {
+        self.most = self.most.saturating_mul(2);
         self.returning.clear();
         for (ticket, change, outcome) in std::mem::take(&mut self.written) {
             if self.cancelled.remove(&ticket) {

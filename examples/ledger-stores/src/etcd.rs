@@ -44,7 +44,12 @@ impl Store for EtcdKey {
         let revision = token.map_or(0, |token| i64::from_be_bytes(token.try_into().unwrap_or_default()));
         let unchanged = Compare::mod_revision(self.key.as_str(), CompareOp::Equal, revision);
         let put = Txn::new().when([unchanged]).and_then([TxnOp::put(self.key.as_str(), value, None)]);
-        let answer = self.runtime.block_on(self.client.txn(put))?;
+        let answer = match self.runtime.block_on(self.client.txn(put)) {
+            Err(Error::GRpcStatus(status)) if status.message() == "etcdserver: request is too large" => {
+                return Ok(Put::TooLarge);
+            }
+            answer => answer?,
+        };
         // A transaction that puts something has the revision of what it put.
         let revision = answer.header().filter(|_| answer.succeeded()).map(|header| header.revision());
         Ok(revision.map_or(Put::Changed, |revision| Put::Stored(revision.to_be_bytes().to_vec())))

@@ -217,6 +217,7 @@ const (
 	LedgerAnswerMissing                    = 1803
 	LedgerAnswerPut                        = 1804
 	LedgerAnswerChanged                    = 1805
+	LedgerAnswerTooLarge                   = 1806
 )
 
 // BitsPastRange is rk_bits_past_range.
