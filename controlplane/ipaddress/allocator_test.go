@@ -283,8 +283,9 @@ func TestRelease(t *testing.T) {
 			Spec:       networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: "default", Name: owner}},
 		}
 	}
-	withoutOwner := object("a", 50)
+	withoutOwner, elsewhere := object("a", 50), object("a", 50)
 	withoutOwner.Spec.ParentRef = nil
+	elsewhere.Spec.ParentRef.Namespace = "other"
 	for what, c := range map[string]struct {
 		stored, cached *networkingv1.IPAddress
 		released       bool
@@ -295,6 +296,7 @@ func TestRelease(t *testing.T) {
 		"not in the cache yet":                      {object("a", 50), nil, true},
 		"written since it was cached":               {object("a", 50), object("a", 40), true},
 		"of another owner":                          {object("b", 50), object("b", 50), false},
+		"of its namesake in another namespace":      {elsewhere, elsewhere, false},
 		"of no owner":                               {withoutOwner, withoutOwner, false},
 		"of a later allocation":                     {object("a", 51), object("a", 51), false},
 		"of another owner, not in the cache":        {object("b", 50), nil, false},
@@ -624,4 +626,37 @@ func gaugesOf(t *testing.T, registry *prometheus.Registry) (all []string) {
 		all = append(all, fmt.Sprintf("%s: %v used, %v free", cidr, numbers[cidr]["allocated_ips"], numbers[cidr]["available_ips"]))
 	}
 	return all
+}
+
+// TestCorrectServiceCIDR corrects an object of the cache twice, as after several restores of etcd. The last correction
+// must hold until the cache has another object.
+func TestCorrectServiceCIDR(t *testing.T) {
+	cached := serviceCIDR("kubernetes", metav1.ConditionTrue, "10.6.0.0/24")
+	a, _ := newAllocator(t, newClient(), 0) // the informers do not start
+	store := a.cidrs.informer.GetStore()
+	if err := store.Add(cached); err != nil {
+		t.Fatal(err)
+	}
+	address := netip.MustParseAddr("10.6.0.1")
+	expect := func(when string, want *networkingv1.ServiceCIDR) {
+		t.Helper()
+		if got := a.ServiceCIDROf(address); got != want {
+			t.Errorf("%s the object is %v, want %v", when, got, want)
+		}
+	}
+	expect("at first", cached)
+	first, second := cached.DeepCopy(), cached.DeepCopy()
+	first.UID, second.UID = "first", "second"
+	a.CorrectServiceCIDR(cached, first)
+	expect("after a correction", first)
+	a.CorrectServiceCIDR(first, second)
+	expect("after another one", second)
+	a.CorrectServiceCIDR(second, nil)
+	expect("once etcd has none", nil)
+	next := cached.DeepCopy()
+	next.UID = "next"
+	if err := store.Update(next); err != nil {
+		t.Fatal(err)
+	}
+	expect("once the cache has another one", next)
 }
