@@ -66,14 +66,13 @@ type ClusterIPVerdict uint32
 const (
 	// ClusterIPKeep: its IPAddress object is right.
 	ClusterIPKeep ClusterIPVerdict = rk.ClusterIPKeep
-	// ClusterIPWait: its object will be removed on its own; the Service gets another one then.
+	// ClusterIPWait: its object refers to another Service, which may need it; the verdict on the object comes first.
 	ClusterIPWait ClusterIPVerdict = rk.ClusterIPWait
 	// ClusterIPCreate: it has no object, and is to get one.
 	ClusterIPCreate ClusterIPVerdict = rk.ClusterIPCreate
-	// ClusterIPReshape: its object has another shape than those of the allocator, and is to be replaced; no Event
-	// reports it.
+	// ClusterIPReshape: its object lacks labels of the allocator, which are to be set in place; no Event reports it.
 	ClusterIPReshape ClusterIPVerdict = rk.ClusterIPReshape
-	// ClusterIPReplace: its object does not refer to its Service, and is to be replaced.
+	// ClusterIPReplace: its object does not refer to its Service, and is to do so: in place if the store allows that.
 	ClusterIPReplace ClusterIPVerdict = rk.ClusterIPReplace
 	// ClusterIPTaken: another Service has it: the owner of one of the two has to recreate it.
 	ClusterIPTaken ClusterIPVerdict = rk.ClusterIPTaken

@@ -2354,13 +2354,13 @@ typedef uint32_t rk_cluster_ip_verdict;
 enum {
   /** The IPAddress object of the ClusterIP is right. */
   RK_CLUSTER_IP_KEEP = 0,
-  /** Its object will be removed as wrong; create the right one after that. */
+  /** Its object refers to another Service, which may need it: wait for the verdict on the object. */
   RK_CLUSTER_IP_WAIT = 1,
   /** It has no object: create one. */
   RK_CLUSTER_IP_CREATE = 2,
-  /** Its object differs in form from the allocator's: replace it, without an Event. */
+  /** Its object lacks labels of the allocator: set them in place, without an Event. */
   RK_CLUSTER_IP_RESHAPE = 3,
-  /** Its object does not refer to its Service: replace it. */
+  /** Its object does not refer to its Service: make it do so, in place if the store allows that. */
   RK_CLUSTER_IP_REPLACE = 4,
   /** Another Service has the address: the owner of one of the two has to recreate it. */
   RK_CLUSTER_IP_TAKEN = 5,

@@ -4,7 +4,8 @@
 //! An [audit](crate::audit) reports the verdicts of [`judge_object`] and [`judge_cluster_ip`], and a repair carries
 //! them out. They follow the reference (kubernetes `pkg/registry/core/service/ipallocator/controller/repairip.go`)
 //! except for its grace periods: a request creates the object before it writes the Service, so an unused object is kept
-//! for as long as a request can take, whatever the state of its Service.
+//! for as long as a request can take, whatever the state of its Service. And an object of an address that a Service
+//! uses is changed in place: between its deletion and the creation of another one the address would be free.
 //!
 //! ```
 //! use std::time::Duration;
@@ -77,6 +78,8 @@ pub enum IpAddressVerdict {
     /// Keeps an unused object, for which a request may still write a Service, and judges it again after this time.
     Wait(Duration),
     /// Removes it, since it does not refer to a Service.
+    ///
+    /// If a Service uses the address, this and each other removal makes the object refer to that Service instead.
     NoService,
     /// Removes it, since its Service does not use the address.
     WrongReference,
@@ -89,13 +92,13 @@ pub enum IpAddressVerdict {
 pub enum ClusterIpVerdict {
     /// Nothing, since its object is right.
     Keep,
-    /// Nothing yet: its object is one that [`judge_object`] will remove, after which the Service gets one of its own.
+    /// Nothing yet: the Service gets its object once [`judge_object`] finds that no other Service can need it.
     Wait,
     /// Creates the missing object.
     Create,
-    /// Replaces an object whose labels are not those of the allocator, without an Event.
+    /// Corrects the labels of its object in place, without an Event.
     Reshape,
-    /// Replaces an object that does not refer to the Service.
+    /// Makes an object that does not refer to the Service its own, in place if the store allows that.
     Replace,
     /// Nothing, since another Service has the address: the owner of one of the two has to recreate it.
     Taken,

@@ -41,13 +41,13 @@ pub const RK_IP_ADDRESS_LEAKED: rk_ip_address_verdict = 4;
 pub type rk_cluster_ip_verdict = u32;
 /// The IPAddress object of the ClusterIP is right.
 pub const RK_CLUSTER_IP_KEEP: rk_cluster_ip_verdict = 0;
-/// Its object will be removed as wrong; create the right one after that.
+/// Its object refers to another Service, which may need it: wait for the verdict on the object.
 pub const RK_CLUSTER_IP_WAIT: rk_cluster_ip_verdict = 1;
 /// It has no object: create one.
 pub const RK_CLUSTER_IP_CREATE: rk_cluster_ip_verdict = 2;
-/// Its object differs in form from the allocator's: replace it, without an Event.
+/// Its object lacks labels of the allocator: set them in place, without an Event.
 pub const RK_CLUSTER_IP_RESHAPE: rk_cluster_ip_verdict = 3;
-/// Its object does not refer to its Service: replace it.
+/// Its object does not refer to its Service: make it do so, in place if the store allows that.
 pub const RK_CLUSTER_IP_REPLACE: rk_cluster_ip_verdict = 4;
 /// Another Service has the address: the owner of one of the two has to recreate it.
 pub const RK_CLUSTER_IP_TAKEN: rk_cluster_ip_verdict = 5;

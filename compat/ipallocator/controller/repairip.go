@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -57,7 +58,12 @@ const (
 //
 // A request creates an object before it writes the Service. So the controller deletes an object only if it has seen the
 // object unused for the time limit of a request, by its own monotonic clock, and the API server has no Service that
-// uses it.
+// uses it. An object of an address that a Service uses is never deleted to be created again, but changed in place:
+// another Service could get the address in between.
+//
+// The caches only say what to look at. Before the controller writes an object, it reads the object and the Services in
+// question from etcd: the caches may be stale, and after a restore of etcd they have objects that etcd lacks, some of
+// them with the name and the resource version of another one.
 type RepairIPAddress struct {
 	client      kubernetes.Interface
 	clock       clock.Clock
@@ -150,20 +156,21 @@ func addressClaims(service *v1.Service) ([]rangekeeper.Claim, error) {
 func (r *RepairIPAddress) addressRemoved(object any) {
 	if address, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
 		r.sightings.forget(address)
-		r.queueUsers(address)
+		r.queueUsers(address, cacheGrace) // mostly the Service was deleted and only the cache is stale
 	}
 }
 
-// queueUsers queues the Services with an address that has no object of the allocator. Mostly the Service was deleted
-// and only the cache is stale.
-func (r *RepairIPAddress) queueUsers(address string) {
-	services, err := r.serviceIndexer.IndexKeys(byClusterIP, address)
-	if err != nil {
-		return // the next interval checks it
+// queueUsers queues the Services that have an address in the cache.
+func (r *RepairIPAddress) queueUsers(address string, after time.Duration) {
+	for _, service := range r.usersOf(address) {
+		r.services.AddAfter(service, after)
 	}
-	for _, service := range services {
-		r.services.AddAfter(service, cacheGrace)
-	}
+}
+
+// usersOf returns the keys of the Services that have an address in the cache.
+func (r *RepairIPAddress) usersOf(address string) []string {
+	services, _ := r.serviceIndexer.IndexKeys(byClusterIP, address) // it fails without the index; then the next interval checks it
+	return services
 }
 
 // RunUntil repairs until stopCh is closed. It retries the first check of all objects until that succeeds, and then
@@ -295,57 +302,54 @@ func (r *RepairIPAddress) repairService(service *v1.Service) error {
 
 func (r *RepairIPAddress) repairClusterIP(service *v1.Service, ip net.IP) error {
 	address, err := r.ipAddressLister.Get(ip.String())
-	isMissing := apierrors.IsNotFound(err)
-	if err != nil && !isMissing {
+	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
 	this := cache.MetaObjectToName(service)
-	var object *rangekeeper.AddressObject
-	if !isMissing {
-		parent, hasParent := parentOf(address)
-		object = &rangekeeper.AddressObject{
-			Managed:    isOwn(address),
-			Labelled:   address.Labels[networkingv1.LabelIPAddressFamily] == string(familyOf(ip)),
-			RefersHere: hasParent && parent == this,
-		}
-		if rangekeeper.JudgeClusterIP(object) == rangekeeper.ClusterIPKeep {
-			return nil
-		}
+	if err == nil && rangekeeper.JudgeClusterIP(addressObject(address, this)) == rangekeeper.ClusterIPKeep {
+		return nil
 	}
-	// Read the Service: a stale cache may have one that was deleted together with the object.
-	service, err = r.read(this)
-	if err != nil || service == nil || !uses(service, ip.String()) {
+	objects := r.begin()
+	if service, err = r.read(this); err != nil || service == nil || !uses(service, ip.String()) {
 		return err
 	}
+	if address, err = get(objects, ip.String()); err != nil {
+		return err
+	}
+	object := addressObject(address, this)
 	if object != nil && !object.RefersHere {
 		if object.Parent, err = r.parentKind(address); err != nil {
 			return err
 		}
 	}
 	switch rangekeeper.JudgeClusterIP(object) {
-	case rangekeeper.ClusterIPKeep, rangekeeper.ClusterIPWait:
-		return nil // repairAddress checks the object, and its deletion queues this Service
 	case rangekeeper.ClusterIPTaken:
 		r.warn(service, "ClusterIPAlreadyAllocated", "ClusterIPAllocation",
 			"Cluster IP [%v]:%s was assigned to multiple services; please recreate service", familyOf(ip), ip)
-		return nil
 	case rangekeeper.ClusterIPCreate:
 		r.warn(service, "ClusterIPNotAllocated", "ClusterIPAllocation", "Cluster IP [%v]: %s is not allocated; repairing", familyOf(ip), ip)
-		return r.create(ip, service)
+		return r.create(objects, ip.String(), service)
 	case rangekeeper.ClusterIPReplace:
-		r.warn(service, "ClusterIPNotAllocated", "ClusterIPAllocation", "the ClusterIP [%v]: %s for Service %s/%s has a wrong reference; repairing",
-			familyOf(ip), ip, service.Namespace, service.Name)
+		r.warnWrongReference(service, address)
+		return r.assign(objects, address, service)
+	case rangekeeper.ClusterIPReshape:
+		return r.assign(objects, address, service)
 	}
-	removed := true
-	if object.RefersHere {
-		err = r.remove(address)
-	} else {
-		removed, err = r.removeUnused(address)
+	return nil // the object is right, or repairAddress assigns it to this Service
+}
+
+// addressObject describes an object to the core, as a Service that has its address sees it; nil for none.
+func addressObject(address *networkingv1.IPAddress, service cache.ObjectName) *rangekeeper.AddressObject {
+	if address == nil {
+		return nil
 	}
-	if err != nil || !removed {
-		return err
-	}
-	return r.create(ip, service)
+	parent, hasParent := parentOf(address)
+	return &rangekeeper.AddressObject{Managed: isOwn(address), Labelled: hasFamily(address), RefersHere: hasParent && parent == service}
+}
+
+func (r *RepairIPAddress) warnWrongReference(service *v1.Service, address *networkingv1.IPAddress) {
+	r.warn(service, "ClusterIPNotAllocated", "ClusterIPAllocation", "the ClusterIP [%v]: %s for Service %s/%s has a wrong reference; repairing",
+		familyOf(netutils.ParseIPSloppy(address.Name)), address.Name, service.Namespace, service.Name)
 }
 
 // parentKind reads the Service to which an object refers from the API server.
@@ -379,52 +383,89 @@ func (r *RepairIPAddress) read(name cache.ObjectName) (*v1.Service, error) {
 	return service, err
 }
 
-// repairAddress deletes an object of the allocator that no Service uses. For an object of another client it queues the
-// Services that have the address.
+// repairAddress deletes an object of the allocator that its Service does not use; if another Service has the address,
+// it assigns the object to that one. It queues the Services whose object lacks labels of the allocator.
 func (r *RepairIPAddress) repairAddress(address *networkingv1.IPAddress) error {
+	if !isOwn(address) || !hasFamily(address) {
+		r.queueUsers(address.Name, 0)
+	}
 	if !isOwn(address) {
 		r.sightings.forget(address.Name)
-		r.queueUsers(address.Name)
 		return nil
 	}
-	parent, hasParent := parentOf(address)
-	var verdict rangekeeper.IPAddressVerdict
-	if !hasParent {
-		verdict = r.judge(address, rangekeeper.ParentNoService)
-	} else {
-		service, err := r.serviceLister.Services(parent.Namespace).Get(parent.Name)
-		if apierrors.IsNotFound(err) {
-			service, err = nil, nil
-		}
-		if err != nil {
-			return err
-		}
-		verdict = r.judge(address, parentKind(address, service))
-		if verdict != rangekeeper.IPAddressKeep && verdict != rangekeeper.IPAddressWait {
-			// The cache may be stale.
-			known, err := r.parentKind(address)
-			if err != nil {
-				return err
-			}
-			verdict = r.judge(address, known)
-		}
+	cached, err := r.cachedParentKind(address)
+	if err != nil || stays(r.judge(address, cached)) {
+		return err
 	}
-	var reason, note string
+	objects, name := r.begin(), address.Name
+	if address, err = get(objects, name); err != nil || address == nil {
+		if err == nil {
+			r.sightings.forget(name)
+		}
+		return err
+	}
+	stored, err := r.parentKind(address)
+	if err != nil {
+		return err
+	}
+	verdict := r.judge(address, stored)
+	if stays(verdict) {
+		return nil
+	}
+	if user, err := r.userOf(address.Name); err != nil || user != nil {
+		if err == nil {
+			r.warnWrongReference(user, address)
+			err = r.assign(objects, address, user)
+		}
+		return err
+	}
+	parent, _ := parentOf(address)
 	switch verdict {
 	case rangekeeper.IPAddressNoService:
 		r.warn(address, "IPAddressNotAllocated", "IPAddressAllocation",
 			"IPAddress %s appears to have been modified, not referencing a Service %v: cleaning up", address.Name, address.Spec.ParentRef)
-		return r.remove(address)
+		return r.remove(objects, address)
 	case rangekeeper.IPAddressWrongReference:
-		reason, note = "IPAddressWrongReference", "IPAddress: %s for Service %s has a wrong reference; cleaning up"
+		r.warn(address, "IPAddressWrongReference", "IPAddressAllocation",
+			"IPAddress: %s for Service %s has a wrong reference; cleaning up", address.Name, parent)
 	case rangekeeper.IPAddressLeaked:
-		reason, note = "IPAddressNotAllocated", "IPAddress: %s for Service %s appears to have leaked: cleaning up"
-	default:
-		return nil
+		r.warn(address, "IPAddressNotAllocated", "IPAddressAllocation",
+			"IPAddress: %s for Service %s appears to have leaked: cleaning up", address.Name, parent)
 	}
-	r.warn(address, reason, "IPAddressAllocation", note, address.Name, parent)
-	_, err := r.removeUnused(address)
+	_, err = r.removeUnused(objects, address)
 	return err
+}
+
+// stays reports whether an object is left as it is, at least for now.
+func stays(verdict rangekeeper.IPAddressVerdict) bool {
+	return verdict == rangekeeper.IPAddressKeep || verdict == rangekeeper.IPAddressWait
+}
+
+// cachedParentKind describes the Service to which an object refers, as the cache has it.
+func (r *RepairIPAddress) cachedParentKind(address *networkingv1.IPAddress) (rangekeeper.Parent, error) {
+	parent, hasParent := parentOf(address)
+	if !hasParent {
+		return rangekeeper.ParentNoService, nil
+	}
+	service, err := r.serviceLister.Services(parent.Namespace).Get(parent.Name)
+	if apierrors.IsNotFound(err) {
+		service, err = nil, nil
+	}
+	return parentKind(address, service), err
+}
+
+// userOf returns a Service that has an address, in the cache and in etcd; nil if there is none.
+func (r *RepairIPAddress) userOf(address string) (*v1.Service, error) {
+	for _, key := range r.usersOf(address) {
+		name, err := cache.ParseObjectName(key)
+		if err != nil {
+			return nil, err
+		}
+		if service, err := r.read(name); err != nil || service != nil && uses(service, address) {
+			return service, err
+		}
+	}
+	return nil, nil
 }
 
 // judge returns the core's verdict. It queues an object that waits for its Service for the end of the grace.
@@ -450,21 +491,60 @@ func (r *RepairIPAddress) warn(about runtime.Object, reason, action, note string
 	utilruntime.HandleError(fmt.Errorf(note, args...))
 }
 
-// create creates the object of a Service's address. If it exists, the cache is stale. If the Service gave up the
-// address concurrently, that request found no object to delete, so create deletes it.
-func (r *RepairIPAddress) create(ip net.IP, service *v1.Service) error {
-	created, err := r.client.NetworkingV1().IPAddresses().Create(context.Background(), newIPAddress(ip.String(), service), metav1.CreateOptions{})
+// get reads an object from etcd, and not from a cache; nil if there is none.
+func get(objects objects, name string) (*networkingv1.IPAddress, error) {
+	address, err := objects.Get(context.Background(), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return address, err
+}
+
+// create creates the object of a Service's address. If it exists by now, it is left as it is.
+func (r *RepairIPAddress) create(objects objects, address string, service *v1.Service) error {
+	created, err := r.client.NetworkingV1().IPAddresses().Create(context.Background(), newIPAddress(address, service), metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	service, err = r.read(cache.MetaObjectToName(service))
-	if err != nil || service != nil && uses(service, created.Name) {
+	return r.removeIfGivenUp(objects, created, service)
+}
+
+// assign gives an object the labels of the allocator and the reference to a Service that has its address, in one write.
+func (r *RepairIPAddress) assign(objects objects, address *networkingv1.IPAddress, service *v1.Service) error {
+	right := newIPAddress(address.Name, service)
+	assigned := address.DeepCopy()
+	assigned.Spec = right.Spec
+	for name, value := range right.Labels {
+		metav1.SetMetaDataLabel(&assigned.ObjectMeta, name, value)
+	}
+	delete(assigned.Annotations, removing)
+	assigned, err := objects.Update(context.Background(), assigned, metav1.UpdateOptions{})
+	if apierrors.IsInvalid(err) && !equality.Semantic.DeepEqual(address.Spec, right.Spec) {
+		// The API does not let a client change the reference.
+		removed, err := r.removeUnused(objects, address)
+		if err != nil || !removed {
+			return err
+		}
+		return r.create(objects, address.Name, service)
+	}
+	if err != nil {
 		return err
 	}
-	return r.remove(created)
+	r.sightings.forget(address.Name)
+	return r.removeIfGivenUp(objects, assigned, service)
+}
+
+// removeIfGivenUp deletes an object that was written for a Service, if the Service gave up the address meanwhile: that
+// request has not found the object as it is now.
+func (r *RepairIPAddress) removeIfGivenUp(objects objects, written *networkingv1.IPAddress, service *v1.Service) error {
+	service, err := r.read(cache.MetaObjectToName(service))
+	if err != nil || service != nil && uses(service, written.Name) {
+		return err
+	}
+	return r.remove(objects, written)
 }
 
 // removing is the annotation of an object that a repair is about to delete.
@@ -474,10 +554,10 @@ const removing = "rangekeeper/removing"
 // new Service may be under way for minutes, with the condition that its object is as it was created
 // (ipallocator.request). So the repair writes the object first: either it finds the Service after that, or the Service
 // is never written with the address.
-func (r *RepairIPAddress) removeUnused(address *networkingv1.IPAddress) (bool, error) {
+func (r *RepairIPAddress) removeUnused(objects objects, address *networkingv1.IPAddress) (bool, error) {
 	marked := address.DeepCopy()
 	metav1.SetMetaDataAnnotation(&marked.ObjectMeta, removing, r.clock.Now().UTC().Format(time.RFC3339Nano))
-	marked, err := r.client.NetworkingV1().IPAddresses().Update(context.Background(), marked, metav1.UpdateOptions{})
+	marked, err := objects.Update(context.Background(), marked, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
 		r.sightings.forget(address.Name)
 		return true, nil
@@ -491,16 +571,16 @@ func (r *RepairIPAddress) removeUnused(address *networkingv1.IPAddress) (bool, e
 	}
 	if parent == rangekeeper.ParentUses {
 		delete(marked.Annotations, removing)
-		_, err = r.client.NetworkingV1().IPAddresses().Update(context.Background(), marked, metav1.UpdateOptions{})
+		_, err = objects.Update(context.Background(), marked, metav1.UpdateOptions{})
 		return false, err
 	}
-	return true, r.remove(marked)
+	return true, r.remove(objects, marked)
 }
 
 // remove deletes an object, unless it was written or recreated since it was read.
-func (r *RepairIPAddress) remove(address *networkingv1.IPAddress) error {
+func (r *RepairIPAddress) remove(objects objects, address *networkingv1.IPAddress) error {
 	only := metav1.Preconditions{UID: &address.UID, ResourceVersion: &address.ResourceVersion}
-	err := r.client.NetworkingV1().IPAddresses().Delete(context.Background(), address.Name, metav1.DeleteOptions{Preconditions: &only})
+	err := objects.Delete(context.Background(), address.Name, metav1.DeleteOptions{Preconditions: &only})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
@@ -538,6 +618,11 @@ func parentOf(address *networkingv1.IPAddress) (cache.ObjectName, bool) {
 func uses(service *v1.Service, address string) bool {
 	addresses, _ := clusterIPsOf(service)
 	return slices.Contains(addresses, address)
+}
+
+// hasFamily reports whether an object has the label of its address's family.
+func hasFamily(address *networkingv1.IPAddress) bool {
+	return address.Labels[networkingv1.LabelIPAddressFamily] == string(familyOf(netutils.ParseIPSloppy(address.Name)))
 }
 
 func isOwn(address *networkingv1.IPAddress) bool {

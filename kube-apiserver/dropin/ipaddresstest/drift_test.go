@@ -1,24 +1,37 @@
 package ipaddresstest
 
 import (
+	"maps"
 	"testing"
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/kubernetes/pkg/registry/core/service/ipallocator"
+	"k8s.io/apimachinery/pkg/runtime"
+	k8stesting "k8s.io/client-go/testing"
 )
 
-// TestObjectIsRepairedAtOnce changes the object of a Service. The repair must not wait for the next check of all
+// TestRemovedObjectIsRecreated removes the object of a Service. The repair must not wait for the next check of all
 // objects: until then the address can be allocated again.
-func TestObjectIsRepairedAtOnce(t *testing.T) {
-	for name, change := range map[string]func(c *cluster, object *networkingv1.IPAddress){
-		"removed": func(c *cluster, object *networkingv1.IPAddress) { c.removeAddress(object.Name) },
-		"of another manager": func(c *cluster, object *networkingv1.IPAddress) {
-			theirs := object.DeepCopy()
-			theirs.Labels, theirs.ResourceVersion = nil, c.revision()
-			c.put(theirs)
-		},
+func TestRemovedObjectIsRecreated(t *testing.T) {
+	runRepair(t, func(c *cluster) {
+		object := c.address(ipv4, "a", 0)
+		c.put(object)
+		c.put(c.service("a", ipv4))
+		c.keeps(object, cacheGrace)
+		c.removeAddress(object.Name)
+		c.pass(cacheGrace + time.Second)
+		c.refersTo(ipv4, "a")
+	})
+}
+
+// TestLabelsAreRepairedInPlace changes labels of the object of a Service. The repair must write the object at once and
+// never delete it, and keeps the labels that others have set.
+func TestLabelsAreRepairedInPlace(t *testing.T) {
+	for name, change := range map[string]func(labels map[string]string){
+		"removed":            func(labels map[string]string) { clear(labels) },
+		"of another manager": func(labels map[string]string) { labels[networkingv1.LabelManagedBy] = "another" },
+		"of another family":  func(labels map[string]string) { labels[networkingv1.LabelIPAddressFamily] = "IPv6" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			runRepair(t, func(c *cluster) {
@@ -26,15 +39,37 @@ func TestObjectIsRepairedAtOnce(t *testing.T) {
 				c.put(object)
 				c.put(c.service("a", ipv4))
 				c.keeps(object, cacheGrace)
-				change(c, object)
-				c.pass(cacheGrace + time.Second)
-				stored := c.stored(ipv4)
-				if stored == nil || stored.Labels[networkingv1.LabelManagedBy] != ipallocator.ControllerName || stored.Spec.ParentRef.Name != "a" {
-					c.Errorf("%v after the change the object is %+v", cacheGrace+time.Second, stored)
+				changed := object.DeepCopy()
+				change(changed.Labels)
+				changed.Labels["team"], changed.ResourceVersion = "a", c.revision()
+				c.put(changed)
+				want := maps.Clone(object.Labels)
+				want["team"] = "a"
+				if stored := c.stored(ipv4); stored == nil || stored.UID != object.UID || !maps.Equal(stored.Labels, want) {
+					c.Errorf("the object is %+v", stored)
 				}
+				c.refersTo(ipv4, "a")
 			})
 		})
 	}
+}
+
+// TestRepairReadsTheStoredObject has an object in the cache that etcd lacks, as after a restore, and another one of the
+// same name and revision in etcd. Its Service has the address, so the repair must not write it.
+func TestRepairReadsTheStoredObject(t *testing.T) {
+	runRepair(t, func(c *cluster) {
+		c.api.PrependReactor("update", "ipaddresses", func(k8stesting.Action) (bool, runtime.Object, error) {
+			c.Error("the repair writes the object")
+			return false, nil, nil
+		})
+		lost := c.address(ipv4, "lost", 0)
+		stored := lost.DeepCopy()
+		stored.UID, stored.Spec.ParentRef.Name = "another", "a"
+		c.putInAPI(stored)
+		c.putInCache(lost)
+		c.put(c.service("a", ipv4))
+		c.keeps(stored, requestTimeout+interval)
+	})
 }
 
 // TestServiceWithUnusualText has a Service whose address is not in its canonical form. It uses the object of the

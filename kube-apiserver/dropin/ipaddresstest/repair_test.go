@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -50,6 +51,8 @@ type cluster struct {
 	unreadable atomic.Bool
 	// beforeMark is called before the repair writes an object that it is about to delete.
 	beforeMark func()
+	// immutable makes the API server refuse another reference of an object, as stock ones do.
+	immutable bool
 }
 
 func init() {
@@ -75,7 +78,7 @@ func runRepairOf(t *testing.T, prepare func(c *cluster), test func(c *cluster, r
 			return c.unreadable.Load(), nil, apierrors.NewInternalError(errors.New("etcd does not answer"))
 		})
 		c.api.PrependReactor("delete", "ipaddresses", c.deleteAddress)
-		c.api.PrependReactor("update", "ipaddresses", c.markAddress)
+		c.api.PrependReactor("update", "ipaddresses", c.updateAddress)
 		prepare(c)
 		factory := informers.NewSharedInformerFactory(c.cache, 10*time.Minute) // as in the server; 0 would disable the checks in intervals
 		repair := controller.NewRepairIPAddress(interval, c.api, factory.Core().V1().Services(),
@@ -104,32 +107,31 @@ func (c *cluster) addCIDR() {
 // removing is the annotation of an object that the repair is about to delete.
 const removing = "rangekeeper/removing"
 
-// markAddress checks the version of an object that the repair writes, which the fake clientset ignores, and gives it
+// updateAddress checks the version of an object that the repair writes, which the fake clientset ignores, and gives it
 // another one, also in the cache.
-func (c *cluster) markAddress(action k8stesting.Action) (bool, runtime.Object, error) {
-	marked := action.(k8stesting.UpdateAction).GetObject().(*networkingv1.IPAddress).DeepCopy()
-	object, err := c.api.Tracker().Get(action.GetResource(), "", marked.Name)
+func (c *cluster) updateAddress(action k8stesting.Action) (bool, runtime.Object, error) {
+	written := action.(k8stesting.UpdateAction).GetObject().(*networkingv1.IPAddress).DeepCopy()
+	object, err := c.api.Tracker().Get(action.GetResource(), "", written.Name)
 	if err != nil {
 		return true, nil, err
 	}
 	stored := object.(*networkingv1.IPAddress)
-	_, isMark := marked.Annotations[removing]
-	if _, isMarked := stored.Annotations[removing]; !isMark && !isMarked {
-		return false, nil, nil // the test writes it
-	}
-	if marked.UID != stored.UID || marked.ResourceVersion != stored.ResourceVersion {
+	if written.UID != stored.UID || written.ResourceVersion != stored.ResourceVersion {
 		return true, nil, apierrors.NewConflict(networkingv1.Resource("ipaddresses"), stored.Name, errors.New("another object"))
 	}
-	if isMark && c.beforeMark != nil {
+	if _, isMark := written.Annotations[removing]; isMark && c.beforeMark != nil {
 		c.beforeMark()
 	}
-	marked.ResourceVersion = c.revision()
+	if c.immutable && !equality.Semantic.DeepEqual(written.Spec, stored.Spec) {
+		return true, nil, apierrors.NewInvalid(networkingv1.SchemeGroupVersion.WithKind("IPAddress").GroupKind(), stored.Name, nil)
+	}
+	written.ResourceVersion = c.revision()
 	for _, client := range []*fake.Clientset{c.api, c.cache} {
-		if err := client.Tracker().Update(action.GetResource(), marked, ""); err != nil && !apierrors.IsNotFound(err) {
+		if err := client.Tracker().Update(action.GetResource(), written, ""); err != nil && !apierrors.IsNotFound(err) {
 			return true, nil, err
 		}
 	}
-	return true, marked.DeepCopy(), nil
+	return true, written.DeepCopy(), nil
 }
 
 // deleteAddress checks preconditions, which the fake clientset ignores, and also removes the object from the cache.
@@ -230,18 +232,14 @@ func (c *cluster) putInCache(object runtime.Object) {
 
 func (c *cluster) putInto(client *fake.Clientset, object runtime.Object) {
 	c.Helper()
-	var err error
-	switch object := object.DeepCopyObject().(type) {
-	case *corev1.Service:
-		services := client.CoreV1().Services(object.Namespace)
-		if _, err = services.Create(c.Context(), object, metav1.CreateOptions{}); apierrors.IsAlreadyExists(err) {
-			_, err = services.Update(c.Context(), object, metav1.UpdateOptions{})
-		}
-	case *networkingv1.IPAddress:
-		addresses := client.NetworkingV1().IPAddresses()
-		if _, err = addresses.Create(c.Context(), object, metav1.CreateOptions{}); apierrors.IsAlreadyExists(err) {
-			_, err = addresses.Update(c.Context(), object, metav1.UpdateOptions{})
-		}
+	resource, namespace := networkingv1.SchemeGroupVersion.WithResource("ipaddresses"), ""
+	if service, ok := object.(*corev1.Service); ok {
+		resource, namespace = corev1.SchemeGroupVersion.WithResource("services"), service.Namespace
+	}
+	object = object.DeepCopyObject()
+	err := client.Tracker().Create(resource, object, namespace)
+	if apierrors.IsAlreadyExists(err) {
+		err = client.Tracker().Update(resource, object, namespace)
 	}
 	if err != nil {
 		c.Fatal(err)
@@ -280,6 +278,15 @@ func (c *cluster) stored(name string) *networkingv1.IPAddress {
 		c.Fatal(err)
 	}
 	return object.(*networkingv1.IPAddress)
+}
+
+// refersTo fails the test unless an object refers to a Service of the default namespace.
+func (c *cluster) refersTo(name, service string) {
+	c.Helper()
+	want := networkingv1.ParentReference{Resource: "services", Namespace: metav1.NamespaceDefault, Name: service}
+	if stored := c.stored(name); stored == nil || *stored.Spec.ParentRef != want {
+		c.Fatalf("the object of %s is %+v", service, stored)
+	}
 }
 
 // keeps fails the test if an object is removed within a time.
@@ -529,20 +536,50 @@ func TestObjectOfAnotherServiceKeepsItsGrace(t *testing.T) {
 		c.put(object)
 		c.put(c.service("a", ipv6))
 		c.keeps(object, requestTimeout-time.Second)
-		c.pass(2 * cacheGrace)
-		if stored := c.stored(ipv6); stored == nil || stored.Spec.ParentRef.Name != "a" {
-			c.Errorf("the object of a is %+v", stored)
+		if stored := c.stored(ipv6); stored.Spec.ParentRef.Name != "b" {
+			c.Errorf("within the grace the object is %+v", stored)
 		}
+		c.keeps(object, 2*time.Second)
+		c.refersTo(ipv6, "a")
 	})
 }
 
-// TestWrongReferenceIsRepaired creates a Service whose object refers to a Service that does not exist.
+// TestWrongReferenceIsRepaired creates a Service whose object refers to a Service that does not exist. It must be
+// changed in place, as the address must not be free in between, or be recreated at once where the API server refuses
+// that.
 func TestWrongReferenceIsRepaired(t *testing.T) {
+	for _, immutable := range []bool{false, true} {
+		runRepair(t, func(c *cluster) {
+			c.immutable = immutable
+			object := c.address(ipv4, "nobody", 0)
+			object.Labels["team"] = "a"
+			c.put(object)
+			c.put(c.service("a", ipv4))
+			c.refersTo(ipv4, "a")
+			if stored := c.stored(ipv4); stored.UID == object.UID == immutable || stored.Annotations[removing] != "" {
+				c.Errorf("the reference is immutable: %v; the object is %+v", immutable, stored)
+			}
+		})
+	}
+}
+
+// TestNamesakes has Services of one name in two namespaces. The object of one of them is not that of the other one.
+func TestNamesakes(t *testing.T) {
 	runRepair(t, func(c *cluster) {
-		c.put(c.address(ipv4, "nobody", 0))
-		c.put(c.service("a", ipv4))
-		if stored := c.stored(ipv4); stored == nil || stored.Spec.ParentRef.Name != "a" {
-			c.Errorf("the object of a is %+v", stored)
+		ours, theirs := c.service("a", ipv4), c.service("a", otherIPv4)
+		theirs.Namespace = "other"
+		object, wrong := c.address(ipv4, "a", 0), c.address(otherIPv4, "a", 0)
+		c.put(object)
+		c.put(wrong)
+		c.put(ours)
+		c.put(theirs)
+		c.keeps(object, requestTimeout+time.Second)
+		c.keeps(wrong, 0)
+		if stored := c.stored(ipv4); stored.Spec.ParentRef.Namespace != metav1.NamespaceDefault {
+			c.Errorf("the object of default/a is %+v", stored)
+		}
+		if stored := c.stored(otherIPv4); stored.Spec.ParentRef.Namespace != "other" {
+			c.Errorf("the object of other/a is %+v", stored)
 		}
 	})
 }
@@ -585,7 +622,7 @@ func TestStaleObjectIsNotRemoved(t *testing.T) {
 				c.putInAPI(stored)
 				c.keeps(stored, requestTimeout+time.Second)
 				c.putInto(c.cache, stored)
-				c.keeps(stored, requestTimeout-time.Second)
+				c.keeps(stored, requestTimeout-2*time.Second) // the repair has seen it in the API server 1 s ago
 				c.removes(stored, retries)
 			})
 		})

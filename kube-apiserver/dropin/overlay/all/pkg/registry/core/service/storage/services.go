@@ -65,9 +65,15 @@ func (r *REST) follow(status *genericregistry.Store, getter generic.RESTOptionsG
 		keys:      path.Join("/", options.StorageConfig.Prefix, options.ResourcePrefix) + "/",
 		unchecked: make(chan struct{}, 1),
 	}
-	closeRaw, err := s.openRaw(options.StorageConfig, r.Store)
+	raw, etcd, closeRaw, err := openRaw(options.StorageConfig, s.prefix, r.Store.NewFunc, r.Store.NewListFunc, s.checkAgain)
 	if err != nil {
 		return fmt.Errorf("open the storage of Services: %w", err)
+	}
+	s.raw, s.etcd = raw, etcd
+	closeAddresses, err := openAddresses(getter)
+	if err != nil {
+		closeRaw()
+		return fmt.Errorf("open the storage of IPAddress objects: %w", err)
 	}
 	var checks sync.WaitGroup
 	ctx, cancel := context.WithCancel(context.Background())
@@ -75,6 +81,7 @@ func (r *REST) follow(status *genericregistry.Store, getter generic.RESTOptionsG
 	closeAll := sync.OnceFunc(func() {
 		cancel()
 		checks.Wait()
+		closeAddresses()
 		closeRaw()
 	})
 	r.Store.DestroyFunc = func() {
@@ -118,16 +125,16 @@ func (r *REST) follow(status *genericregistry.Store, getter generic.RESTOptionsG
 	return nil
 }
 
-// openRaw opens raw like k8s.io/apiserver/pkg/storage/storagebackend/factory, with conditions in the transactions, and
-// returns a function that closes it.
-func (s *services) openRaw(config *storagebackend.ConfigForResource, of *genericregistry.Store) (func(), error) {
-	etcd, err := allocatorstorage.Connect(config.Transport, s.checkAgain, grpc.WithStatsHandler(otelgrpc.NewClientHandler(
+// openRaw opens a storage like k8s.io/apiserver/pkg/storage/storagebackend/factory, without a watch cache and with
+// conditions in the transactions. It returns its client and a function that closes both. again is that of
+// allocatorstorage.Connect.
+func openRaw(config *storagebackend.ConfigForResource, prefix string, newObject, newList func() runtime.Object, again func()) (storage.Interface, *clientv3.Client, func(), error) {
+	etcd, err := allocatorstorage.Connect(config.Transport, again, grpc.WithStatsHandler(otelgrpc.NewClientHandler(
 		otelgrpc.WithPropagators(tracing.Propagators()), otelgrpc.WithTracerProvider(config.Transport.TracerProvider),
 	)))
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
-	s.etcd = etcd
 	etcd.KV = etcd3.NewETCDLatencyTracker(clientv3.NewKVFromKVClient(guarded{clientv3.RetryKVClient(etcd)}, etcd))
 	client := &kubernetes.Client{Client: etcd}
 	client.Kubernetes = conditional{client}
@@ -136,12 +143,11 @@ func (s *services) openRaw(config *storagebackend.ConfigForResource, of *generic
 		own.Transformer = identity.NewEncryptCheckTransformer()
 	}
 	decoder := etcd3.NewDefaultDecoder(own.Codec, storage.APIObjectVersioner{})
-	raw, closeStore, err := newRaw(client, &own, of.NewFunc, of.NewListFunc, s.prefix, decoder)
+	raw, closeStore, err := newRaw(client, &own, newObject, newList, prefix, decoder)
 	if err != nil {
-		return nil, errors.Join(err, etcd.Close())
+		return nil, nil, nil, errors.Join(err, etcd.Close())
 	}
-	s.raw = raw
-	return func() {
+	return raw, etcd, func() {
 		closeStore()
 		_ = etcd.Close()
 	}, nil

@@ -34,8 +34,9 @@ func (s *services) checkAgain() {
 
 // checkCaches compares the watch caches of Services and ServiceCIDRs with etcd after each checkAgain, until ctx ends or
 // one is wrong. A restore ends the connections, and a watch goes on at its cache's revision: from there on the cache is
-// right if it was right at that revision, and else it is wrong until the server restarts. A cache of IPAddress objects
-// alone can only be wrong about objects without a Service.
+// right if it was right at that revision, and else it is wrong until the server restarts. The cache of IPAddress
+// objects is not compared, and can be wrong alone. Nothing is written by it: etcd refuses the creation of an object
+// that the cache lacks, and the repair reads the object from etcd before it writes it.
 func (s *services) checkCaches(ctx context.Context) {
 	for {
 		select {
