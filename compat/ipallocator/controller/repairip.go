@@ -412,11 +412,8 @@ func (r *RepairIPAddress) repairAddress(address *networkingv1.IPAddress) error {
 	if stays(verdict) {
 		return nil
 	}
-	if user, err := r.userOf(address.Name); err != nil || user != nil {
-		if err == nil {
-			r.warnWrongReference(user, address)
-			err = r.assign(objects, address, user)
-		}
+	user, err := r.userOf(address.Name)
+	if err != nil {
 		return err
 	}
 	parent, _ := parentOf(address)
@@ -424,13 +421,19 @@ func (r *RepairIPAddress) repairAddress(address *networkingv1.IPAddress) error {
 	case rangekeeper.IPAddressNoService:
 		r.warn(address, "IPAddressNotAllocated", "IPAddressAllocation",
 			"IPAddress %s appears to have been modified, not referencing a Service %v: cleaning up", address.Name, address.Spec.ParentRef)
-		return r.remove(objects, address)
 	case rangekeeper.IPAddressWrongReference:
 		r.warn(address, "IPAddressWrongReference", "IPAddressAllocation",
 			"IPAddress: %s for Service %s has a wrong reference; cleaning up", address.Name, parent)
 	case rangekeeper.IPAddressLeaked:
 		r.warn(address, "IPAddressNotAllocated", "IPAddressAllocation",
 			"IPAddress: %s for Service %s appears to have leaked: cleaning up", address.Name, parent)
+	}
+	switch {
+	case user != nil:
+		r.warnWrongReference(user, address)
+		return r.assign(objects, address, user)
+	case verdict == rangekeeper.IPAddressNoService:
+		return r.remove(objects, address)
 	}
 	_, err = r.removeUnused(objects, address)
 	return err
