@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -116,8 +115,7 @@ func (o Object) Put(ctx context.Context, value, token []byte) (newToken []byte, 
 		return o.token(stored)
 	case storage.IsExist(err), storage.IsNotFound(err) && token != nil:
 		return nil, ledgerstore.ErrChanged
-	// Of etcd, or of its client.
-	case strings.Contains(err.Error(), "etcdserver: request is too large"), strings.Contains(err.Error(), "trying to send message larger than max"):
+	case ledgerstore.IsTooLargeForEtcd(err):
 		return nil, fmt.Errorf("%w: %w", ledgerstore.ErrTooLarge, err)
 	default:
 		return nil, err

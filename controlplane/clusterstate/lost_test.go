@@ -35,7 +35,7 @@ func TestDeleteLostIPAddress(t *testing.T) {
 	target := s.revision() + 10
 	var histories []string
 	for _, name := range []string{"kubernetes", "alive"} {
-		s.putBack(backup)
+		s.etcd.PutBack(0, backup)
 		s.fill(target)
 		object := &networkingv1.IPAddress{
 			ObjectMeta: metav1.ObjectMeta{Name: address},
@@ -48,10 +48,10 @@ func TestDeleteLostIPAddress(t *testing.T) {
 		histories = append(histories, etcd.CopyData(0))
 	}
 	exists := func() bool { return len(must(client.Get(t.Context(), key)).Kvs) > 0 }
-	s.putBack(histories[0])
+	s.etcd.PutBack(0, histories[0])
 	kv := client.KV
 	client.KV = restoring{kv, func() {
-		s.putBack(histories[1])
+		s.etcd.PutBack(0, histories[1])
 		s.revision() // once the client has its connection again
 	}}
 	err := clusterstate.DeleteLostIPAddress(t.Context(), client, "", address, lost)
@@ -59,7 +59,7 @@ func TestDeleteLostIPAddress(t *testing.T) {
 	if !exists() || err == nil || !strings.Contains(err.Error(), "was written meanwhile") {
 		t.Errorf("the object of the live Service exists: %v; %v", exists(), err)
 	}
-	s.putBack(histories[0])
+	s.etcd.PutBack(0, histories[0])
 	if err := clusterstate.DeleteLostIPAddress(t.Context(), client, "", address, lost); err != nil || exists() {
 		t.Errorf("the object of the lost Service exists: %v; %v", exists(), err)
 	}

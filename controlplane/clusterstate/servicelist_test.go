@@ -72,35 +72,9 @@ func (s *storage) create(name string, port int32) *corev1.Service {
 	return service
 }
 
-// revision returns that of etcd now.
-func (s *storage) revision() int64 {
-	s.t.Helper()
-	answer, err := s.client.Get(s.t.Context(), "/now")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return answer.Header.Revision
-}
+func (s *storage) revision() int64 { return etcdtest.Revision(s.t, s.client) }
 
-// fill lets etcd reach a revision, as other writers do.
-func (s *storage) fill(revision int64) {
-	s.t.Helper()
-	for s.revision() < revision {
-		if _, err := s.client.Put(s.t.Context(), "/filler", ""); err != nil {
-			s.t.Fatal(err)
-		}
-	}
-}
-
-// putBack puts a copy of etcd's data back.
-func (s *storage) putBack(data string) {
-	s.t.Helper()
-	copied := filepath.Join(s.t.TempDir(), "data")
-	if err := os.CopyFS(copied, os.DirFS(data)); err != nil {
-		s.t.Fatal(err)
-	}
-	s.etcd.PutBack(0, copied)
-}
+func (s *storage) fill(revision int64) { etcdtest.Fill(s.t, s.client, revision) }
 
 // getter gets Services of a namespace, after a call of before.
 type getter struct {
@@ -202,7 +176,7 @@ func TestSameRevision(t *testing.T) {
 			t.Fatal(summary(services), err)
 		}
 		for range 10 {
-			s.putBack(backup)
+			s.etcd.PutBack(0, backup)
 			s.fill(target)
 			web := s.recreate("web", 8080)
 			if web == nil || web.ResourceVersion != lost.ResourceVersion {
@@ -311,7 +285,7 @@ func TestRestoredMeanwhile(t *testing.T) {
 	var other *corev1.Service
 	var otherData string
 	for range 10 {
-		s.putBack(backup)
+		s.etcd.PutBack(0, backup)
 		s.fill(target)
 		if other = s.recreate("web", 8080); other != nil {
 			otherData = s.etcd.CopyData(0)
@@ -319,7 +293,7 @@ func TestRestoredMeanwhile(t *testing.T) {
 		}
 	}
 	for range 10 {
-		s.putBack(backup)
+		s.etcd.PutBack(0, backup)
 		s.fill(target)
 		web := s.recreate("web", 80)
 		if web == nil || other == nil || web.ResourceVersion != other.ResourceVersion {
@@ -329,7 +303,7 @@ func TestRestoredMeanwhile(t *testing.T) {
 		list := s.reader(func(string) {
 			if !restored {
 				restored = true
-				s.putBack(otherData)
+				s.etcd.PutBack(0, otherData)
 				for { // until the server has its connection again
 					now, err := s.api.CoreV1().Services("default").Get(t.Context(), "web", metav1.GetOptions{})
 					if err == nil && now.UID == other.UID {

@@ -3,8 +3,6 @@ package fleet
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -115,21 +113,13 @@ func (s *served) remove(names ...string) {
 	}
 }
 
-func (s *served) revision() int64 { return must(s.client.Get(s.t.Context(), "/now")).Header.Revision }
+func (s *served) revision() int64 { return etcdtest.Revision(s.t, s.client) }
 
 // restore puts a copy of etcd's data back, and lets other writers reach a revision.
 func (s *served) restore(backup string, revision int64) {
 	s.t.Helper()
-	copied := filepath.Join(s.t.TempDir(), "data")
-	if err := os.CopyFS(copied, os.DirFS(backup)); err != nil {
-		s.t.Fatal(err)
-	}
-	s.etcd.PutBack(0, copied)
-	for s.revision() < revision {
-		if _, err := s.client.Put(s.t.Context(), "/filler", ""); err != nil {
-			s.t.Fatal(err)
-		}
-	}
+	s.etcd.PutBack(0, backup)
+	etcdtest.Fill(s.t, s.client, revision)
 }
 
 // cached has the node ports of the Services that the server lists.

@@ -198,10 +198,9 @@ func (o Object) refused(ctx context.Context, refusal error, token []byte, before
 }
 
 // isTooLarge reports whether a write was refused by its size: by the API server as a request, by the validation of the
-// object, or by etcd, whose error the API server passes on, or its client.
+// object, or by etcd.
 func isTooLarge(err error) bool {
-	text := err.Error()
 	return apierrors.IsRequestEntityTooLargeError(err) ||
 		apierrors.IsInvalid(err) && apierrors.HasStatusCause(err, metav1.CauseType(field.ErrorTypeTooLong)) ||
-		strings.Contains(text, "etcdserver: request is too large") || strings.Contains(text, "trying to send message larger than max")
+		ledgerstore.IsTooLargeForEtcd(err)
 }

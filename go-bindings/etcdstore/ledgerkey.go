@@ -3,11 +3,8 @@ package etcdstore
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"strings"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/rangekeeper/rangekeeper/go-bindings/ledgerstore"
@@ -53,7 +50,7 @@ func (k LedgerKey) Put(ctx context.Context, value, token []byte) (newToken []byt
 		txn = txn.Else(clientv3.OpGet(k.Key))
 	}
 	answer, err := txn.Commit()
-	if isTooLarge(err) {
+	if ledgerstore.IsTooLargeForEtcd(err) {
 		return nil, fmt.Errorf("%w: %w", ledgerstore.ErrTooLarge, err)
 	}
 	if err != nil {
@@ -63,11 +60,6 @@ func (k LedgerKey) Put(ctx context.Context, value, token []byte) (newToken []byt
 		return nil, ledgerstore.ErrChanged
 	}
 	return revisionToken(answer.Header.Revision), nil
-}
-
-// isTooLarge reports whether etcd has refused a request by its size, or its client one that it did not send.
-func isTooLarge(err error) bool {
-	return errors.Is(err, rpctypes.ErrRequestTooLarge) || err != nil && strings.Contains(err.Error(), "trying to send message larger than max")
 }
 
 func revisionToken(revision int64) []byte {

@@ -38,7 +38,7 @@ type ownWrites struct {
 // maxOwnChanges bounds what is remembered of a program whose repair passes fail: counters begin again then.
 const maxOwnChanges = 8192
 
-// add records a write of an offset, which begins anew if another write came before. One that has changed nothing has
+// add records a write of an offset, which begins again if another write came before. One that has changed nothing has
 // not been made.
 func (w *ownWrites) add(offset int, before string, written *api.RangeAllocation) {
 	if before == written.ResourceVersion {

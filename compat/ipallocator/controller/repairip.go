@@ -398,11 +398,12 @@ func (r *RepairIPAddress) repairAddress(address *networkingv1.IPAddress) error {
 		return err
 	}
 	objects, name := r.begin(), address.Name
-	if address, err = get(objects, name); err != nil || address == nil {
-		if err == nil {
-			r.sightings.forget(name)
-		}
+	if address, err = get(objects, name); err != nil {
 		return err
+	}
+	if address == nil {
+		r.sightings.forget(name)
+		return nil
 	}
 	stored, err := r.parentKind(address)
 	if err != nil {

@@ -176,12 +176,35 @@ func (c *Cluster) CopyData(i int) (dir string) {
 	return dir
 }
 
-// PutBack kills a member and starts it again on a copy of [Cluster.CopyData], which is its data directory from then on.
+// PutBack kills a member and starts it again on what [Cluster.CopyData] has copied, which can be put back again.
 func (c *Cluster) PutBack(i int, dir string) {
 	c.t.Helper()
 	c.Kill(i)
-	c.members[i].dir = dir
+	c.members[i].dir = filepath.Join(c.t.TempDir(), memberName(i))
+	if err := os.CopyFS(c.members[i].dir, os.DirFS(dir)); err != nil {
+		c.t.Fatal(err)
+	}
 	c.Restart(i)
+}
+
+// Revision returns that of etcd now.
+func Revision(t testing.TB, client *clientv3.Client) int64 {
+	t.Helper()
+	answer, err := client.Get(t.Context(), "/now")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.Header.Revision
+}
+
+// Fill lets etcd reach a revision, as other writers do.
+func Fill(t testing.TB, client *clientv3.Client, revision int64) {
+	t.Helper()
+	for Revision(t, client) < revision {
+		if _, err := client.Put(t.Context(), "/filler", ""); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // Pause stops a member by SIGSTOP: its connections stay open and it does not answer.
