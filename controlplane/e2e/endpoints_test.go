@@ -27,6 +27,7 @@ const longestPause = 14 * time.Second
 // has a clock that is minutes ahead, two have one address. The repair must delete the dead server's lease, and nothing
 // else.
 func TestRepairBesideServers(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	onNewest(t, func(t *testing.T, version apiservertest.Version) {
 		if isLong {
 			t.Parallel()

@@ -34,10 +34,11 @@ type event struct{ Controller, Reason, Namespace, Name string }
 // TestFixtures starts a server on each damaged cluster. After the first and the third repair pass the stored bytes must
 // be those that a stock kube-apiserver wrote, and so must the Events of the first pass.
 func TestFixtures(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	for _, cluster := range etcdtest.FixtureClusters {
 		f := fixture{cluster}
 		t.Run(f.Name, func(t *testing.T) {
-			t.Parallel() // they wait most of the time
+			t.Parallel()
 			f.test(t)
 		})
 	}

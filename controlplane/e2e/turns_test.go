@@ -22,6 +22,7 @@ const endpointInterval = 10 * time.Second
 // kubernetes with its address still recorded, as after a partial restore. Then it kills a server, whose address goes
 // with its lease.
 func TestTurnsByEvent(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	onEachVersion(t, func(t *testing.T, version apiservertest.Version) {
 		etcd, servers := startServers(t, version, 1)
 		client := must(kubernetes.NewForConfig(servers[0].RESTConfig(apiservertest.Admin)))
