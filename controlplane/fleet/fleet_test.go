@@ -413,6 +413,27 @@ func TestRunAgain(t *testing.T) {
 	}
 }
 
+// TestUseLongerThanPasses uses a range while two passes end, which close the ranges that nobody uses.
+func TestUseLongerThanPasses(t *testing.T) {
+	c, p := newCluster(t), newPasses()
+	f := start(t, Config{Interval: 50 * time.Millisecond, Timeout: time.Minute, Passed: p.add})
+	if err := f.Add(c.tenant("t")); err != nil {
+		t.Fatal(err)
+	}
+	p.await(t, 1, "t")
+	err := f.Use("t", c.key("t", "servicenodeports"), func(store *etcdstore.Store) error {
+		p.mu.Lock()
+		passes := p.counts["t"]
+		p.mu.Unlock()
+		p.await(t, passes+2, "t")
+		_, err := store.AllocateNext(t.Context())
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // TestUse allocates through ranges that are closed and opened again between uses: no value is given twice.
 func TestUse(t *testing.T) {
 	c, p := newCluster(t), newPasses()
@@ -465,8 +486,17 @@ func TestUse(t *testing.T) {
 			})
 		}
 		all.Wait()
-		for f.opened() > 0 { // the next round opens them again
-			time.Sleep(time.Millisecond)
+		for _, name := range names { // the next round has other stores
+			for isNew := false; !isNew; {
+				time.Sleep(2 * grace)
+				err := f.Use(name, c.key(name, "servicenodeports"), func(store *etcdstore.Store) error {
+					isNew = !seen[store]
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
 		}
 	}
 	if len(given) != rounds*callers*each {

@@ -201,6 +201,26 @@ func TestUndoInTwoRuns(t *testing.T) {
 	}
 }
 
+// TestUndoStopsARun undoes a plan while a run of it is suspended between its look and its write, which depends on the
+// look (TestEndLooks of etcdstoretest).
+func TestUndoStopsARun(t *testing.T) {
+	e, etcd, file := clusterWithPlan(t)
+	with := func(args ...string) []string { return append(args, etcd...) }
+	runJSON[audit.Plan](t, exitOK, with("repair", "--apply", "--plan", file)...)
+	look := nodePortsKey + "/look/1"
+	if _, err := e.Client().Put(t.Context(), look, ""); err != nil {
+		t.Fatal(err)
+	}
+	runJSON[undoReport](t, exitFound, with("undo", "--dry-run", file+edit.JournalSuffix)...)
+	if got, err := e.Client().Get(t.Context(), look); err != nil || got.Count != 1 {
+		t.Error("a dry run has ended the look of another run", err)
+	}
+	runJSON[undoReport](t, exitFound, with("undo", file+edit.JournalSuffix)...)
+	if got, err := e.Client().Get(t.Context(), look); err != nil || got.Count != 0 {
+		t.Error("the look of the run is still there", err)
+	}
+}
+
 // TestUndoInterrupted interrupts an undo that waits: nothing is written, and the journal stays.
 func TestUndoInterrupted(t *testing.T) {
 	e, etcd := cluster(t)

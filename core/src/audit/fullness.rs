@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn the_service_cidrs_of_one_family_are_full_together() {
-        let full = |cidrs: &[&str]| {
+        let near = |percent, cidrs: &[&str]| {
             let mut audit = Audit::of_ip_addresses(None);
             for cidr in cidrs {
                 let is_ready = !cidr.ends_with('!');
@@ -131,8 +131,9 @@ mod tests {
                 };
                 audit.observe_ip_address(&object).expect("no Service");
             }
-            warned(&mut audit.finish(Leaks::CleanAtOnce), 5)
+            warned(&mut audit.finish(Leaks::CleanAtOnce), percent)
         };
+        let full = |cidrs: &[&str]| near(5, cidrs);
         assert_eq!(full(&["10.0.0.0/30"]), [(Reason::RangeFull, Some(0), "10.0.0.0/30".to_owned())]);
         assert_eq!(full(&["fd00::/112", "10.0.0.0/30"]), [(Reason::RangeFull, Some(1), "10.0.0.0/30".to_owned())]);
         assert_eq!(full(&["10.0.0.0/30", "fd00::/64", "10.1.0.0/24"]), []);
@@ -140,5 +141,9 @@ mod tests {
         assert_eq!(full(&["10.1.0.0/24!", "10.0.0.0/30"]), [(Reason::RangeFull, Some(1), "10.0.0.0/30".to_owned())]);
         assert_eq!(full(&["10.0.0.0/30!"]), []);
         assert_eq!(full(&["10.0.0.0/30", "10.1.0.0/31"]), [(Reason::RangeFull, Some(0), both)]);
+        // Of 4 addresses 2 are free.
+        let both = "10.0.0.0/30, 10.1.0.0/30".to_owned();
+        assert_eq!(near(50, &["10.0.0.0/30", "10.1.0.0/30"]), []);
+        assert_eq!(near(51, &["10.0.0.0/30", "10.1.0.0/30"]), [(Reason::RangeNearlyFull, Some(0), both)]);
     }
 }
