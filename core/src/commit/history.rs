@@ -175,11 +175,14 @@ impl<R: Range> History<R> {
         false
     }
 
-    /// The watch cannot report all changes: the store has compacted them.
+    /// The watch cannot report all changes: the store has compacted them, or has no watch. What is known up to the base
+    /// stays known: the next answer shows whether the key has changed since.
     pub(super) fn watch_failed(&mut self) {
         if let Some(base) = &self.base {
             self.connection.watch_failed();
-            self.changes.skip_to(base.state);
+            if !self.is_complete() {
+                self.changes.skip_to(base.state);
+            }
         }
     }
 

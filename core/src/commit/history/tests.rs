@@ -77,6 +77,18 @@ fn a_watch_with_a_gap_is_not_believed() {
 }
 
 #[test]
+fn a_watch_that_fails_ends_only_what_it_was_to_report() {
+    let mut known = known();
+    known.read(40, Some((state(4), &[1, 2])));
+    known.history.watch_failed();
+    assert_eq!(known.changed_since(30), Some(vec![2]), "all was known");
+    known.read(60, Some((state(6), &[1])));
+    assert_eq!((known.history.watch_lags(), known.changed_since(30)), (true, Some(vec![2])), "up to the last view");
+    known.history.watch_failed();
+    assert_eq!((known.history.watch_lags(), known.changed_since(59)), (false, None));
+}
+
+#[test]
 fn a_deletion_ends_what_is_known_of_the_key() {
     let mut known = known();
     let deleted = Change::Delete { revision: 45 };
