@@ -47,7 +47,9 @@ type CommitterConfig struct {
 	// Strategy says how values are chosen.
 	Strategy Strategy
 	// Grace is the time in which a Service has to be written once its values are allocated: two intervals of repair, 6
-	// minutes in Kubernetes. A creator that takes longer may lose them.
+	// minutes in Kubernetes. A creator that takes longer may lose them. Where the write of a Service has no conditions
+	// on the range, as etcdstore.Conditions returns them, all programs that share the range must have the same grace: a
+	// shorter one takes values from owners who still have time.
 	Grace time.Duration
 	// Replace says which stored range a repair may replace by the configured one.
 	Replace Replace

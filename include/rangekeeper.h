@@ -1879,8 +1879,9 @@ typedef struct rk_known {
  *
  * `grace` is the time in nanoseconds in which a Service has to be written once
  * its values are allocated: two intervals of repair, 6 minutes in Kubernetes; a creator that takes longer may lose
- * them. `seed` starts the generator for choices and back-off. Memory: up to 1 MiB for
- * a /12 beside the object.
+ * them. Where the write of a Service has no conditions on the witness (rk_repair_pass_fenced), all programs that share
+ * the range must have the same grace: a shorter one takes values from owners who still have time. `seed` starts the
+ * generator for choices and back-off. Memory: up to 1 MiB for a /12 beside the object.
  */
 RK_MUST_CHECK
 rk_result rk_committer_new(const rk_range *range, rk_strategy strategy, uint64_t grace, rk_replace replace,

@@ -39,7 +39,8 @@ type Config struct {
 	// Services is the prefix of the keys of Services if they are in the same etcd, such as /registry/services/specs/. A
 	// Repair whose list guards, and an Edit, need it.
 	Services string
-	// Grace is the time in which the Service of an allocation must be written; 0 for DefaultGrace.
+	// Grace is the time in which the Service of an allocation must be written; 0 for DefaultGrace. Where Services are
+	// written without Conditions, all programs that share the range must have the same.
 	Grace time.Duration
 	// Replace says which stored range a Repair may replace by Range.
 	Replace rangekeeper.Replace

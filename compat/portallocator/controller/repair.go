@@ -22,8 +22,9 @@ type Repair struct {
 	loop *repairloop.Loop
 }
 
-// NewRepair returns a Repair of the range of alloc, which makes a pass after each interval; 0 for 3 minutes.
-// eventClient gets the Events.
+// NewRepair returns a Repair of the range of alloc, which makes a pass after each interval; 0 for 3 minutes. All
+// programs that repair the range need the same interval: a leak is cleaned in the third pass, so an allocation has two
+// intervals until its Service must be written. eventClient gets the Events.
 func NewRepair(interval time.Duration, serviceClient corev1client.ServicesGetter, eventClient eventsv1client.EventsV1Interface, portRange net.PortRange, alloc rangeallocation.RangeRegistry) *Repair {
 	registerMetrics()
 	return &Repair{repairloop.New(repairloop.Config{

@@ -11,6 +11,10 @@ pub struct Config {
     pub strategy: Strategy,
     /// How long a creator has to write the Service after the allocation of its values: two intervals of repair,
     /// 6 minutes in Kubernetes. One that takes longer may lose them.
+    ///
+    /// A committer cleans leaks by its own grace, and knows of no other. Where the write of a Service has no conditions
+    /// on the [witness](super::Witness) of the range, as over [`Tokens`](super::Tokens), all programs that share the
+    /// range must have the same grace: a shorter one takes values from owners who still have time.
     pub grace: Duration,
     /// Which stored range a repair may replace by the configured one.
     pub replace: Replace,

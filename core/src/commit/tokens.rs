@@ -17,7 +17,8 @@ const STORE: u64 = 1;
 /// Revisions, such as those of an [`Outcome::Allocated`](super::Outcome::Allocated) or a [`View`](super::View), mean
 /// something only to the committer that they come from. A repair pass has its Services from
 /// [elsewhere](super::ServiceList::Elsewhere), and writes no fence: a Service must be written before its `use_until`.
-/// An edit that needs the past or a list of Services is refused.
+/// Nothing in the store says how long that is, so all programs must have the same [grace](super::Config::grace). End
+/// them all to change it. An edit that needs the past or a list of Services is refused.
 ///
 /// The loop of a shell, without the rest that [the module](super#the-loop-of-a-shell) shows:
 ///
