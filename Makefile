@@ -204,15 +204,17 @@ fuzz: ## Runs every fuzz target for SECONDS=60 (needs a nightly compiler and car
 compare-corpora: libraries ## Plays the inputs that `make fuzz` has found on both back ends of the Go binding.
 	cd go-bindings && RANGEKEEPER_CORPUS_FLOOR=1000 $(GO) test $(UNVETTED) -v -run '^TestBackEndsAgreeOnCorpora$$' ./internal/sequences
 
-simulate: ## Plays 10,000,000 schedules of the commit protocol, or as many as fit in 15 minutes, and 3,000,000 over stores with tokens; SEED=N repeats one.
+simulate: ## Plays 10,000,000 schedules of the commit protocol, or as many as fit in 15 minutes, and 3,000,000 of each of the other kinds; SEED=N repeats one.
 	$(CARGO) run --release --locked -p rangekeeper-simulation -- $(if $(SEED),--seed $(SEED),--schedules 10000000 --minutes 15)
-	$(if $(SEED),,$(CARGO) run --release --locked -p rangekeeper-simulation -- --tokens --schedules 3000000 --minutes 30)
+	$(if $(SEED),,for kind in retraced tokens ledgers; do $(CARGO) run --release --locked -p rangekeeper-simulation -- --$$kind --schedules 3000000 --minutes 10 || exit; done)
 	$(if $(SEED),,$(CARGO) test --release --locked -p rangekeeper --features ledger --test shared_ledger -- --ignored --nocapture)
 
-simulate-short: ## Plays 120,000 schedules, always the same, and checks that the simulation notices some of the broken rules of the protocol.
+simulate-short: ## Plays 135,000 schedules, always the same, and checks that the simulation notices some of the broken rules of the protocol.
 	$(CARGO) build --profile test --bins $(RUST_TESTS)
 	target/debug/simulate --from 1 --schedules 100000 --minutes 10 --at-least 100000
-	target/debug/simulate --tokens --from 1 --schedules 20000 --minutes 5 --at-least 20000
+	target/debug/simulate --retraced --from 1 --schedules 10000 --minutes 5 --at-least 10000
+	target/debug/simulate --tokens --from 1 --schedules 15000 --minutes 5 --at-least 15000
+	target/debug/simulate --ledgers --from 1 --schedules 10000 --minutes 5 --at-least 10000
 	@SIMULATE=target/debug/simulate testing/faults.sh changed
 
 bench: ## Measures the crates with criterion.

@@ -93,11 +93,15 @@ patch_of() { # NUMBER
 
 shell_fault() { "$work/bin/none" --shell-faults | sed -n "s/^$1 \([0-9]*\) \(.*\)/\1 \2/p"; }
 
-# The arguments of the simulation for the faults of shells among these. From 110 on a fault is one of the schedules
-# over a store with tokens.
+# The arguments of the simulation for the faults of shells among these. From 103 on a fault is one of schedules of
+# another kind.
 switches() { # NUMBER...
 	local number
-	(($1 < 110)) || printf -- '--tokens '
+	case $1 in
+	10[3-9]) printf -- '--retraced ' ;;
+	11?) printf -- '--tokens ' ;;
+	12?) printf -- '--ledgers ' ;;
+	esac
 	for number; do [[ -n $(patch_of "$number") ]] || printf -- '--fault %d ' "$number"; done
 }
 

@@ -4,12 +4,14 @@
 //! misses what the restored store has written up to that revision; the revision of its lists is current all the same.
 
 use crate::layout::Mask;
-use crate::services::Services;
+use crate::services::{Service, Services};
 
 /// A Service in a list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServiceList {
-    uid: u32,
+    name: u32,
+    /// The revision that has written it.
+    revision: u64,
     pub(crate) values: Mask,
     /// Those of its values that two ports share.
     pub(crate) shared: Mask,
@@ -27,7 +29,13 @@ pub(crate) struct Cache {
 /// What the store has at a revision.
 pub(crate) fn list(services: &Services, revision: u64) -> Vec<ServiceList> {
     let all = services.list_at(revision);
-    all.map(|(one, values)| ServiceList { uid: one.uid, values, shared: one.shared }).collect()
+    let listed = |(one, values): (&Service, Mask)| ServiceList {
+        name: one.name,
+        revision: one.written_at(revision),
+        values,
+        shared: one.shared,
+    };
+    all.map(listed).collect()
 }
 
 impl Cache {
@@ -41,9 +49,19 @@ impl Cache {
 
     /// The list of an API server with this cache, whose store has these Services by now.
     pub(crate) fn list(&self, services: &Services) -> Vec<ServiceList> {
-        let is_reported = |uid: u32| services.get(uid).is_some_and(|one| one.changed() > self.reached);
-        let kept = self.kept.iter().filter(|one| !is_reported(one.uid)).copied();
-        let reported = list(services, u64::MAX).into_iter().filter(|one| is_reported(one.uid));
+        let is_reported = |one: &&ServiceList| services.is_changed_after(one.name, self.reached);
+        let kept = self.kept.iter().filter(|one| !is_reported(one)).copied();
+        let reported = list(services, u64::MAX).into_iter().filter(|one| is_reported(&one));
         kept.chain(reported).collect()
+    }
+
+    /// Whether the list has the names and revisions of the Services in the store.
+    pub(crate) fn agrees(&self, services: &Services) -> bool {
+        let keys = |list: Vec<ServiceList>| {
+            let mut keys: Vec<(u32, u64)> = list.iter().map(|one| (one.name, one.revision)).collect();
+            keys.sort_unstable();
+            keys
+        };
+        keys(self.list(services)) == keys(list(services, u64::MAX))
     }
 }

@@ -54,6 +54,8 @@ pub enum ShellFault {
     RolledBackAsOfTheFirst = 88,
     /// An update that gives the values of one range back releases those of the other, too.
     BothRangesReleased = 89,
+    /// The list of a watch cache counts as one of the store if it has the keys and mod revisions that are there.
+    ListProvenByRevisions = 103,
     /// Over a store with tokens: the token is a hash of the value.
     TokenIsAHash = 110,
     /// Over a store with tokens: a second server releases the values, too, as of a read after the deletion.
@@ -62,6 +64,12 @@ pub enum ShellFault {
     PutAgain = 115,
     /// Over a store with tokens: a Service is written after the `use_until` of its values.
     WrittenAfterUseUntil = 112,
+    /// Over a store with tokens: the grace and the interval of some servers are shorter than those of others.
+    ShorterGrace = 116,
+    /// Over a store with tokens: a pass that fails takes what was counted with it.
+    FailedPassForgets = 117,
+    /// Over a ledger: a store says "changed" for a put that its client has sent again after it was carried out.
+    ChangedByItself = 120,
 }
 
 /// A fault of a shell.
@@ -104,10 +112,14 @@ pub const ROWS: &[Row] = &[
     Row { number: 93, with: 0, name: "write of a Service does not depend on the create revision of the witness" },
     Row { number: 94, with: 0, name: "list of a watch cache passed as one of the store" },
     Row { number: 95, with: 0, name: "compare-and-swap that creates a range is no fence" },
+    Row { number: 103, with: 0, name: "list of a watch cache proven by the keys and revisions in the store" },
     Row { number: 110, with: 0, name: "tokens: the token is a hash of the value" },
     Row { number: 111, with: 0, name: "tokens: release by a second server, as of a read after the deletion" },
     Row { number: 112, with: 0, name: "tokens: Service written after its use_until" },
     Row { number: 115, with: 0, name: "tokens: refused put repeated with the token that is there" },
+    Row { number: 116, with: 0, name: "tokens: server with a shorter grace than others" },
+    Row { number: 117, with: 0, name: "tokens: failed pass forgets what was counted" },
+    Row { number: 120, with: 0, name: "ledger: put that was sent again is refused by itself" },
 ];
 
 thread_local! {

@@ -8,6 +8,7 @@ mod cache;
 pub mod faults;
 mod knowledge;
 pub mod layout;
+mod ledger;
 mod pair;
 pub mod random;
 pub mod reference;
@@ -20,16 +21,25 @@ mod world;
 
 pub use world::Report;
 
+/// Seeds from this one on are those of schedules in which a restored store reaches the revisions of the lost history
+/// again, with other objects.
+pub const RETRACED: u64 = 1 << 62;
 /// Seeds from this one on are those of schedules over a store that has tokens and no revisions.
 pub const TOKENS: u64 = 1 << 63;
+/// Seeds from this one on are those of schedules of programs that share a ledger.
+pub const LEDGERS: u64 = 3 << 62;
 
-/// Plays the schedule of a seed. Of those below [`TOKENS`] one in 16 is about two ranges.
+/// Plays the schedule of a seed. Of those below [`RETRACED`] one in 16 is about two ranges.
 pub fn play(seed: u64, traced: bool) -> Report {
-    if seed >= TOKENS {
+    if seed >= LEDGERS {
+        ledger::play(seed, traced)
+    } else if seed >= TOKENS {
         tokens::play(seed, traced)
+    } else if seed >= RETRACED {
+        world::play(seed, true, traced)
     } else if seed % 16 == 5 {
         pair::play(seed, traced)
     } else {
-        world::play(seed, traced)
+        world::play(seed, false, traced)
     }
 }

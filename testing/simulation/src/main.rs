@@ -8,15 +8,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rangekeeper_simulation::faults::{ROWS, set};
-use rangekeeper_simulation::{TOKENS, play};
+use rangekeeper_simulation::{LEDGERS, RETRACED, TOKENS, play};
 
 const USAGE: &str = "\
-simulate [--tokens] [--schedules N] [--minutes N] [--at-least N] [--from SEED]
+simulate [--retraced | --tokens | --ledgers] [--schedules N] [--minutes N] [--at-least N] [--from SEED]
     plays schedules with one seed after the other, and fails if an invariant is broken or there were too few;
-    with --tokens over a store that has tokens and no revisions
+    with --retraced a restored store reaches the revisions of the lost history again; with --tokens they are over a
+    store that has tokens and no revisions, with --ledgers of programs that share a ledger
 simulate --seed SEED [--fault N]...
     plays one schedule, with these faults of shells, and prints what happens
-simulate [--tokens] --violations N [--fault N]... [--seconds N]
+simulate [--retraced | --tokens | --ledgers] --violations N [--fault N]... [--seconds N]
     prints the lowest seeds whose schedules break an invariant, as many as that, found within 60 seconds; ends when
     nobody reads them any more
 simulate --holding [--fault N]...
@@ -36,18 +37,12 @@ struct Options {
     seed: Option<u64>,
     violations: Option<u64>,
     holding: bool,
-    tokens: bool,
+    /// The seed 0 of the kind of schedules.
+    first: u64,
     shell_faults: bool,
     /// Bit n is the fault of number n.
     faults: u128,
     seconds: u64,
-}
-
-impl Options {
-    /// The seed 0 of the kind of schedules.
-    fn first(&self) -> u64 {
-        if self.tokens { TOKENS } else { 0 }
-    }
 }
 
 fn options() -> Result<Options, String> {
@@ -74,7 +69,9 @@ fn options() -> Result<Options, String> {
                 options.faults |= 1 << fault;
             }
             "--holding" => options.holding = true,
-            "--tokens" => options.tokens = true,
+            "--retraced" => options.first = RETRACED,
+            "--tokens" => options.first = TOKENS,
+            "--ledgers" => options.first = LEDGERS,
             "--shell-faults" => options.shell_faults = true,
             _ => return Err(format!("unknown argument {name}\n{USAGE}")),
         }
@@ -98,7 +95,7 @@ fn main() -> ExitCode {
         }
         Options { holding: true, .. } => search::holding(),
         Options { violations: Some(count), .. } => {
-            search::violations(options.first(), count, options.faults, Duration::from_secs(options.seconds))
+            search::violations(options.first, count, options.faults, Duration::from_secs(options.seconds))
         }
         Options { seed: Some(seed), .. } => replay(seed),
         _ => campaign(&options),
@@ -137,7 +134,7 @@ struct Totals {
 
 fn campaign(options: &Options) -> ExitCode {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let from = options.from.unwrap_or(now.as_secs() * 1_000_000_000) | options.first();
+    let from = options.from.unwrap_or(now.as_secs() * 1_000_000_000) | options.first;
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     println!("seeds from {from} on, {threads} threads");
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));

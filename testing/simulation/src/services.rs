@@ -40,6 +40,11 @@ impl Service {
         self.states.iter().rev().find(|state| state.revision <= revision).map_or(0, |state| state.values)
     }
 
+    /// The revision that wrote the state at `revision`; 0 if there was none.
+    pub fn written_at(&self, revision: u64) -> u64 {
+        self.states.iter().rev().find(|state| state.revision <= revision).map_or(0, |state| state.revision)
+    }
+
     /// The revision of the last change, which may be its deletion.
     pub fn changed(&self) -> u64 {
         self.deleted.unwrap_or(self.state().revision)
@@ -68,6 +73,20 @@ impl Services {
     /// A Service, also if it is deleted.
     pub fn get(&self, uid: u32) -> Option<&Service> {
         self.all.iter().find(|service| service.uid == uid)
+    }
+
+    /// Whether a Service of this name was written or deleted after `revision`.
+    pub fn is_changed_after(&self, name: u32, revision: u64) -> bool {
+        self.all.iter().any(|service| service.name == name && service.changed() > revision)
+    }
+
+    /// What was done to Services after `revision`: the revision, the name, and whether it was a deletion.
+    pub fn changes_after(&self, revision: u64) -> impl Iterator<Item = (u64, u32, bool)> {
+        let all = self.all.iter().flat_map(|service| {
+            let written = service.states.iter().map(|state| (state.revision, service.name, false));
+            written.chain(service.deleted.map(|deleted| (deleted, service.name, true)))
+        });
+        all.filter(move |(changed, ..)| *changed > revision)
     }
 
     /// All Services that are stored.

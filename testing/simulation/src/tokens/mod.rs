@@ -30,6 +30,7 @@ use rangekeeper::ports::PortRange;
 use rangekeeper::range_allocation::{Form, RangeAllocation};
 
 use crate::agenda::Agenda;
+use crate::faults::ShellFault;
 use crate::layout::{Layout, Mask};
 use crate::random::Random;
 use crate::violation::{Invariant, Violation};
@@ -46,6 +47,18 @@ const GRACE: u64 = 2 * INTERVAL;
 /// How long a server waits for an answer.
 const PATIENCE: u64 = 30 * MS;
 const LOW: u16 = 30_000;
+/// How many passes in a row fail at most.
+const MOST_FAILED: u32 = 2;
+
+/// Which passes cannot list Services, to the end of a schedule.
+#[derive(Clone, Copy)]
+enum Failing {
+    Never,
+    /// Those of each server whose numbers are multiples of this.
+    EachOf(u32),
+    /// More than half of them.
+    Often,
+}
 
 enum Event {
     Poll(usize),
@@ -64,6 +77,8 @@ enum Event {
     },
     /// A client asks a server for values.
     Create,
+    /// The first server allocates between two passes, and gives back at once.
+    OwnWrite,
     /// The owner of this number writes its Service, unless it is too late.
     Write(usize),
     /// A client deletes the Service of this owner, or drops some of its values.
@@ -83,13 +98,13 @@ struct World {
     row: Row,
     range: PortRange,
     size: u64,
-    config: Config,
     servers: Vec<Server>,
     owners: Vec<Owner>,
     sent: u32,
     horizon: u64,
     /// How many of a hundred requests go wrong.
     trouble: u64,
+    failing: Failing,
     traced: bool,
     report: Report,
 }
@@ -126,8 +141,12 @@ impl World {
             (stored.range, stored.data) = (range.to_string(), Layout::default().data_of(leaked));
             row.put(stored.encode(), None);
         }
-        let servers =
-            (0..count).map(|number| Server::new(range, config, number == 0 || random.percent(40), &mut random));
+        let servers = (0..count).map(|number| {
+            let repairs = number == 0 || random.percent(40);
+            let share = if ShellFault::ShorterGrace.is_on() && number % 2 == 1 { 4 } else { 1 };
+            let config = Config { grace: config.grace / share, ..config };
+            Server::new(range, config, INTERVAL / u64::from(share), repairs, &mut random)
+        });
         let servers = servers.collect();
         let mut world = Self {
             now: 0,
@@ -135,12 +154,19 @@ impl World {
             row,
             range,
             size,
-            config,
             servers,
             owners: Vec::new(),
             sent: 0,
             horizon: random.between(2, 5) * INTERVAL,
             trouble: random.pick(&[0, 5, 15, 30]),
+            failing: random.pick(&[
+                Failing::Never,
+                Failing::Never,
+                Failing::Never,
+                Failing::EachOf(2),
+                Failing::EachOf(3),
+                Failing::Often,
+            ]),
             traced,
             report: Report::default(),
             random,
@@ -163,16 +189,30 @@ impl World {
             let (at, server) = (self.random.below(self.horizon), self.random.below(self.servers.len() as u64));
             self.at(at, Event::Restart(server as usize));
         }
+        // In the end the passes of one server that do not fail suffice, though it writes the range between them.
+        let passes = match self.failing {
+            Failing::Never => 6,
+            Failing::EachOf(_) => 11,
+            Failing::Often => 6 * (1 + u64::from(MOST_FAILED)),
+        };
+        let end = self.horizon + GRACE + passes * INTERVAL;
         for server in 0..self.servers.len() {
-            let first = self.random.below(INTERVAL);
-            let last = if server == 0 { self.horizon + GRACE + 6 * INTERVAL } else { self.horizon };
-            let mut at = first;
+            let interval = self.servers[server].interval;
+            let last = if server == 0 { end } else { self.horizon };
+            let mut at = self.random.below(interval);
             while at < last && self.servers[server].repairs {
                 self.at(at, Event::Pass(server));
-                at += INTERVAL + self.random.below(INTERVAL / 50);
+                at += interval + self.random.below(interval / 50);
             }
         }
-        self.at(self.horizon + GRACE + 7 * INTERVAL, Event::Check);
+        if self.random.percent(50) {
+            let mut at = 0;
+            while at < end - INTERVAL {
+                self.at(at, Event::OwnWrite);
+                at += INTERVAL / 4 + self.random.below(INTERVAL);
+            }
+        }
+        self.at(end + INTERVAL, Event::Check);
     }
 
     fn at(&mut self, at: u64, event: Event) {
@@ -214,6 +254,7 @@ impl World {
                 Event::Apply { server, id, asked, then } => self.apply(server, id, asked, then),
                 Event::Answer { server, id, got } => self.answer(server, id, got),
                 Event::Create => self.create(),
+                Event::OwnWrite => self.submit(0, Operation::Allocate(vec![Request::Any]), Purpose::Brief),
                 Event::Write(owner) => self.write(owner),
                 Event::Drop(owner) => self.drop_values(owner),
                 Event::Pass(server) => self.pass(server),
@@ -226,8 +267,8 @@ impl World {
 
     fn restart(&mut self, server: usize) {
         note!(self, "server {server} restarts");
-        let repairs = self.servers[server].repairs;
-        self.servers[server] = Server::new(self.range, self.config, repairs, &mut self.random);
+        let Server { config, interval, repairs, .. } = self.servers[server];
+        self.servers[server] = Server::new(self.range, config, interval, repairs, &mut self.random);
         self.poll_at(self.now, server);
     }
 
@@ -263,10 +304,11 @@ impl World {
     /// What became of an operation.
     fn ended(&mut self, server: usize, purpose: Purpose, outcome: Outcome<PortRange>) {
         match (purpose, outcome) {
-            (Purpose::Allocate, Outcome::Allocated { values, revision, store, use_until }) => {
+            (Purpose::Allocate | Purpose::Brief, Outcome::Allocated { values, revision, store, use_until }) => {
                 self.report.allocations += values.len() as u32;
                 let values = values.iter().fold(0, |mask: Mask, port| mask | 1 << (port - LOW));
-                self.acknowledged(server, values, (revision, store), use_until.as_micros() as u64);
+                let use_until = use_until.as_micros() as u64;
+                self.acknowledged(server, values, (revision, store), use_until, purpose == Purpose::Brief);
             }
             (Purpose::Look { owner, values, began }, Outcome::Read(view)) => {
                 let store = self.servers[server].committer.known().store;

@@ -59,11 +59,15 @@ impl World {
         self.servers[server].flight = Some((id, request));
         let (there, back) = (self.latency(), self.latency());
         let trouble = !self.is_calm() && self.random.percent(self.trouble);
-        // The message is lost, or its answer, or it comes late.
-        let (apply, then) = match self.random.below(if trouble { 4 } else { 1 }) {
+        // The message is lost, or its answer, or it comes late, or the client sends it again after it was carried out.
+        let (apply, then) = match self.random.below(if trouble { 5 } else { 1 }) {
             1 => (None, None),
             2 => (Some(there), None),
             3 => (Some(there + self.random.below(3000 * MS)), Some(back)),
+            4 => {
+                self.after(there, Event::Apply { server, id, asked: asked.clone(), then: None });
+                (Some(there + back), Some(back))
+            }
             _ => (Some(there), Some(back)),
         };
         if let Some(delay) = apply {

@@ -46,8 +46,15 @@ impl World {
         })
     }
 
-    /// Values were handed out.
-    pub(super) fn acknowledged(&mut self, server: usize, values: Mask, revision: (u64, u32), use_until: u64) {
+    /// Values were handed out; briefly: to be given back at once.
+    pub(super) fn acknowledged(
+        &mut self,
+        server: usize,
+        values: Mask,
+        revision: (u64, u32),
+        use_until: u64,
+        is_brief: bool,
+    ) {
         let has = |owner: &Owner| format!("server {server} has handed out {values:b}, of which {owner:?} has some");
         let twice = self.owned().find(|owner| owner.values & values != 0).map(has);
         if let Some(message) = twice {
@@ -56,6 +63,9 @@ impl World {
         let owner = self.owners.len();
         self.owners.push(Owner { server, values, revision, use_until, state: State::Pending });
         self.check_stored();
+        if is_brief {
+            return self.roll_back(owner);
+        }
         let left = use_until.saturating_sub(self.now);
         let late = if ShellFault::WrittenAfterUseUntil.is_on() { 3 * INTERVAL } else { 0 };
         match self.random.below(100) {

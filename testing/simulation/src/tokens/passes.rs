@@ -6,10 +6,11 @@ use rangekeeper::audit::Audit;
 use rangekeeper::commit::{Operation, ServiceList, View};
 use rangekeeper::service::{Service, ServicePort};
 
+use crate::faults::ShellFault;
 use crate::layout::{Layout, bits};
 
-use super::server::Purpose;
-use super::{Event, INTERVAL, LOW, World, duration};
+use super::server::{Purpose, counting};
+use super::{Event, Failing, INTERVAL, LOW, MOST_FAILED, World, duration};
 
 impl World {
     pub(super) fn pass(&mut self, server: usize) {
@@ -33,10 +34,31 @@ impl World {
         self.after(delay, Event::List(server, number));
     }
 
+    /// Whether the list of a pass of this number fails, after so many in a row that have.
+    fn fails(&mut self, number: u32, failed: u32) -> bool {
+        match self.failing {
+            Failing::Never => false,
+            Failing::EachOf(passes) => number.is_multiple_of(passes),
+            Failing::Often => failed < MOST_FAILED && self.random.percent(60),
+        }
+    }
+
     pub(super) fn list(&mut self, server: usize, number: u32) {
         let in_use = self.in_use();
         let one = &mut self.servers[server];
         let Some((_, pass)) = one.pass.take_if(|(own, _)| *own == number) else { return };
+        let (begun, failed) = (one.begun, one.failed);
+        if self.fails(begun, failed) {
+            note!(self, "server {server} cannot list Services");
+            let one = &mut self.servers[server];
+            one.failed += 1;
+            if ShellFault::FailedPassForgets.is_on() {
+                one.passes = counting(one.interval);
+            }
+            return;
+        }
+        let one = &mut self.servers[server];
+        one.failed = 0;
         let mut audit = Audit::new();
         let listing = pass.audit(&one.passes, &mut audit).expect("its range was read");
         for offset in bits(in_use) {

@@ -24,6 +24,7 @@ mod operator;
 mod plan;
 mod releases;
 mod repair;
+mod retrace;
 mod setup;
 mod stock;
 mod trouble;
@@ -177,6 +178,9 @@ pub(crate) struct World {
     connected_since: u32,
     /// Whether the store is restored in the middle of a pass that has leaks to clean.
     is_restored_in_pass: bool,
+    /// Whether others repeat after a restore what was done in the lost history, with other values, so that keys have
+    /// the same revisions again.
+    is_retraced: bool,
     /// Whether it is restored once such a pass has listed Services, from a backup that has a Service that was deleted
     /// before the list.
     is_restored_after_list: bool,
@@ -200,8 +204,8 @@ pub(crate) struct World {
 }
 
 /// Plays the schedule of a seed.
-pub(crate) fn play(seed: u64, traced: bool) -> Report {
-    let mut world = World::new(seed, traced);
+pub(crate) fn play(seed: u64, is_retraced: bool, traced: bool) -> Report {
+    let mut world = World::new(seed, is_retraced, traced);
     world.run();
     world.report
 }

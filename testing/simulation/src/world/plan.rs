@@ -65,6 +65,7 @@ impl World {
         }
         let at = self.random.below(self.horizon);
         match self.random.below(100) {
+            _ if self.is_retraced => self.plan_retraced(),
             // All values outside of the window would be lost.
             0..15 if is_large => {}
             0..12 => {

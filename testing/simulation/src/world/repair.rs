@@ -152,8 +152,11 @@ impl World {
         let (services, duplicates) =
             list.iter().fold((0, 0), |(all, twice), one| (all | one.values, twice | (all & one.values)));
         let services = listed.unwrap_or(services);
+        let is_proven = ShellFault::ListProvenByRevisions.is_on()
+            && cache.is_some_and(|cache| cache.agrees(&self.store.services))
+            || ShellFault::CachedListPassedAsAt.is_on();
         let guard = match () {
-            () if one.lists_elsewhere && !ShellFault::CachedListPassedAsAt.is_on() => ServiceList::Elsewhere,
+            () if one.lists_elsewhere && !is_proven => ServiceList::Elsewhere,
             () if self.guarded => ServiceList::Guarding(revision),
             () => ServiceList::At(revision),
         };

@@ -18,7 +18,7 @@ use super::stock::Habits;
 use super::{LOW, MS, Report, World, duration};
 
 impl World {
-    pub(super) fn new(seed: u64, traced: bool) -> Self {
+    pub(super) fn new(seed: u64, is_retraced: bool, traced: bool) -> Self {
         let mut random = Random::new(seed);
         let (range, layout, size) = choose_range(&mut random);
         let interval = if random.percent(70) { 1000 * MS } else { 7000 * MS };
@@ -133,6 +133,7 @@ impl World {
             is_connection_kept: false,
             connected_since: 0,
             is_restored_in_pass: false,
+            is_retraced,
             is_restored_after_list: false,
             is_made_in_pass: false,
             loses_next: None,

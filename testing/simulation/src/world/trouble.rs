@@ -145,17 +145,19 @@ impl World {
         let Some(backup) = self.backup.clone().filter(|_| !self.calm) else { return };
         (self.is_disturbed, self.is_restored, self.damaged) = (true, true, u64::MAX);
         let header = self.store.header;
-        let cluster = header.cluster_id + u64::from(self.random.percent(30));
+        let cluster = header.cluster_id + u64::from(!self.is_retraced && self.random.percent(30));
         let term = match self.random.below(3) {
+            0 if self.is_retraced => header.raft_term,
             0 => 2,
             1 => header.raft_term,
             _ => header.raft_term + 1,
         };
-        let skipped = if self.random.percent(15) { self.random.below(60) } else { 0 };
+        let skipped = if !self.is_retraced && self.random.percent(15) { self.random.below(60) } else { 0 };
         self.is_connection_kept = self.random.percent(30);
         for one in self.servers.iter_mut().filter(|one| one.up && one.has_answer) {
             one.cache = Some(Cache::outlive(one.cache.as_ref(), &self.store.services, self.store.revision()));
         }
+        let lost = self.is_retraced.then(|| self.steps_after(backup.revision()));
         self.store.restore(&backup, cluster, term, skipped);
         if !self.is_connection_kept {
             self.connected_since = self.store.epoch;
@@ -176,6 +178,7 @@ impl World {
                 claim.state = State::Ended;
             }
         }
+        self.retrace(lost.unwrap_or_default());
         for server in 0..self.servers.len() {
             let one = &mut self.servers[server];
             one.knowledge = Default::default();
