@@ -120,6 +120,7 @@ where
             while let Ok(call) = self.calls.try_recv() {
                 self.take(call);
             }
+            self.notice_connection();
             let until = match self.committer.poll(self.started.elapsed()) {
                 Step::Finished(all) => {
                     self.deliver(all);
@@ -136,7 +137,8 @@ where
                 }
                 Step::Send(request) => {
                     self.stats.swaps += u64::from(matches!(request, StoreRequest::Swap { .. }));
-                    self.flight = Some(Box::pin(perform(Arc::clone(&self.kv), self.key.clone(), request)));
+                    let (kv, key) = (Arc::clone(&self.kv), self.key.clone());
+                    self.flight = Some(Box::pin(perform(kv, key, request, self.connections)));
                     continue;
                 }
                 Step::Wait(at) => self.started.checked_add(at),
@@ -202,16 +204,16 @@ where
                 self.committer.handle(Event::Refused(&message), now);
                 self.trouble = Some(message);
             }
-            Err(Trouble::Unknown(message)) => {
+            Err(trouble @ (Trouble::Unknown(_) | Trouble::Reconnected)) => {
                 self.stats.unknown += 1;
-                self.trouble = Some(message);
+                self.trouble = Some(trouble.to_string());
                 self.committer.handle(Event::Unknown, now);
             }
         }
     }
 
-    /// Reports a new connection to the committer before any answer from it. The client connects when a request needs
-    /// it, which may be a swap: its guard and the answer's header protect that.
+    /// Reports a new connection to the committer before any answer from it. A swap is not sent over a connection that
+    /// was not reported.
     fn notice_connection(&mut self) {
         let connections = self.kv.connections();
         if connections != self.connections {
@@ -239,8 +241,9 @@ where
 }
 
 /// Performs a request of the committer as a transaction or a read.
-async fn perform(kv: Arc<dyn Kv>, key: String, request: StoreRequest) -> Result<Reply, Trouble> {
+async fn perform(kv: Arc<dyn Kv>, key: String, request: StoreRequest, over: u64) -> Result<Reply, Trouble> {
     let (mut when, mut then) = (Vec::new(), Vec::new());
+    let over = matches!(request, StoreRequest::Swap { .. }).then_some(over);
     match request {
         StoreRequest::Read => {
             let (header, found) = kv.list(key, None).await?;
@@ -260,7 +263,7 @@ async fn perform(kv: Arc<dyn Kv>, key: String, request: StoreRequest) -> Result<
         // An edit by hand needs it; there are none here.
         StoreRequest::ReadAt { .. } => unreachable!("nothing is edited by hand"),
     }
-    let answer = kv.txn(Txn { when, then, or_read: Some(key) }).await?;
+    let answer = kv.txn(Txn { when, then, or_read: Some(key), over }).await?;
     let found = if answer.held { Found::Expected } else { Found::Other(answer.found) };
     Ok(Reply { header: answer.header, found })
 }

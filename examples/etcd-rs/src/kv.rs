@@ -19,7 +19,8 @@ pub trait Kv: Send + Sync + 'static {
     /// receiver is dropped.
     fn watch(&self, key: String, from: u64) -> mpsc::Receiver<Change>;
 
-    /// The number of connections so far. After a new one another store may answer, such as one from a backup.
+    /// The number of the connection, another one once that is lost. Another store may answer over the next one, such as
+    /// one from a backup.
     fn connections(&self) -> u64;
 }
 
@@ -35,6 +36,8 @@ pub struct Txn {
     pub then: Vec<Write>,
     /// The key that is read instead.
     pub or_read: Option<String>,
+    /// The connection, by its number ([`Kv::connections`]), if it must not be sent over another one.
+    pub over: Option<u64>,
 }
 
 /// A comparison with the state of a key, whose numbers are all 0 if it is not there.
@@ -136,6 +139,9 @@ pub enum Trouble {
     /// The store refused the request, which takes no effect later.
     #[error("{0}")]
     Refused(String),
+    /// The request was not sent, as the connection that it had to go over is lost.
+    #[error("the connection to the store was made again meanwhile")]
+    Reconnected,
     /// The request may have taken effect, or may yet.
     #[error("{0}")]
     Unknown(String),

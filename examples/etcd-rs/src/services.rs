@@ -61,7 +61,7 @@ pub enum Error {
     },
     /// Nothing was written, and the caller tries again.
     #[error("nothing was written, try again: {0}")]
-    Again(&'static str),
+    Again(String),
     /// The write may have taken effect, or may yet. What it allocated is in use then; else the repair clears it.
     #[error("the write has an unknown outcome: {0}")]
     Unknown(Trouble),
@@ -78,8 +78,6 @@ pub enum Error {
 
 /// The values that were allocated together, with the place of their range.
 type Taken = (usize, Allocation<AnyValue>);
-
-const RECONNECTED: Error = Error::Again("the connection to the store was made again meanwhile");
 
 impl Services {
     /// The Services below a prefix such as `/registry`, with a range of ClusterIPs or one for each IP family; `None` if
@@ -169,11 +167,8 @@ impl Services {
             values.dedup();
             let revision = stored.state.mod_revision;
             let when = vec![Condition::new(&*stored.key, Field::ModRevision, Op::Equal, revision)];
-            if self.kv.connections() != connections {
-                return Err(RECONNECTED);
-            }
-            let txn = Txn { when, then: vec![Write::Delete(stored.key.clone())], or_read: None };
-            let answer = self.kv.txn(txn).await.map_err(Error::Unknown)?;
+            let then = vec![Write::Delete(stored.key.clone())];
+            let answer = self.txn(Txn { when, then, or_read: None, over: Some(connections) }).await?;
             // Else it was updated meanwhile.
             if answer.held {
                 let owner = Owner { oldest: revision, ..Owner::at(answer.header.revision) };
@@ -228,19 +223,23 @@ impl Services {
         let key = self.key(name);
         let mut when = vec![Condition::new(&*key, Field::Version, Op::Equal, 0)];
         when.extend(taken.iter().flat_map(|(range, allocation)| self.ranges[*range].conditions(allocation)));
-        // The store may be another one by now. The client can still connect while it sends the transaction; a
-        // restored etcd is noticed by the conditions then, unless it has reached the same revisions again.
-        if self.kv.connections() != connections {
-            return Err(RECONNECTED);
-        }
-        // A transaction that etcd refuses may have taken effect: it performs one that exceeds its quota.
-        let txn = Txn { when, then: vec![Write::Put(key.clone(), value)], or_read: Some(key) };
-        let Answer { header, held, found } = self.kv.txn(txn).await.map_err(Error::Unknown)?;
+        let txn = Txn { when, then: vec![Write::Put(key.clone(), value)], or_read: Some(key), over: Some(connections) };
+        let Answer { header, held, found } = self.txn(txn).await?;
         match found {
             _ if held => Ok(header.revision),
             Some(_) => Err(Error::AlreadyExists(name.to_owned())),
-            None => Err(Error::Again("a repair pass has begun meanwhile")),
+            None => Err(Error::Again("a repair pass has begun meanwhile".to_owned())),
         }
+    }
+
+    /// Performs a transaction over the connection with which its request began: over another one, the store may be one
+    /// with the same revisions and other Services.
+    async fn txn(&self, txn: Txn) -> Result<Answer, Error> {
+        // A transaction that etcd refuses may have taken effect: it performs one that exceeds its quota.
+        self.kv.txn(txn).await.map_err(|trouble| match trouble {
+            Trouble::Reconnected => Error::Again(trouble.to_string()),
+            trouble => Error::Unknown(trouble),
+        })
     }
 
     /// Releases values on behalf of their owner. A value that is not released is left to the repair.

@@ -169,7 +169,7 @@ impl Kv for Sqlite {
 }
 
 impl Inner {
-    fn txn(&mut self, Txn { when, then, or_read }: Txn) -> Result<Answer, Trouble> {
+    fn txn(&mut self, Txn { when, then, or_read, over: _ }: Txn) -> Result<Answer, Trouble> {
         let Self { connection, marks, gone, compacted, revision, .. } = self;
         let before = *revision.borrow();
         let txn = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(refused)?;

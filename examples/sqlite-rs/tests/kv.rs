@@ -102,7 +102,7 @@ async fn a_transaction_does_all_or_nothing() -> Result<(), AnyError> {
             Write::Put("/a/x".to_owned(), value.into()),
             Write::Mark { key: "/a/x/witness".to_owned(), temporary: false },
         ];
-        Txn { when, then, or_read: Some("/a/x".to_owned()) }
+        Txn { when, then, or_read: Some("/a/x".to_owned()), over: None }
     };
     let created = store.txn(put(vec![condition("/a/x", Field::Version, Op::Equal, 0)], "1")).await?;
     assert!(created.held);

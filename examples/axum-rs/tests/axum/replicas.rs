@@ -39,10 +39,10 @@ fn two_replicas_whose_connections_to_etcd_break() {
 }
 
 /// The connections of a proxy.
-type Connections = Arc<Mutex<Vec<TcpStream>>>;
+pub(crate) type Connections = Arc<Mutex<Vec<TcpStream>>>;
 
 /// A way to etcd, and its connections.
-fn proxy() -> std::io::Result<(String, Connections)> {
+pub(crate) fn proxy() -> std::io::Result<(String, Connections)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let endpoint = format!("http://{}", listener.local_addr()?);
     let streams = Connections::default();
@@ -62,7 +62,7 @@ fn proxy() -> std::io::Result<(String, Connections)> {
 }
 
 /// Cuts all connections, with requests under way: the answer to what etcd has is lost. Returns how many were open.
-fn cut(connections: &Connections) -> usize {
+pub(crate) fn cut(connections: &Connections) -> usize {
     let mut connections = connections.lock().expect("no panic");
     connections.drain(..).filter(|stream| stream.shutdown(Shutdown::Both).is_ok()).count()
 }
