@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -21,9 +22,22 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/ranges"
 )
 
+// testMark is the mark of journals that no run has written. The etcd of clusterWithMark has it.
+const testMark = "test"
+
+// clusterWithMark is cluster.
+func clusterWithMark(t *testing.T) (e *embedded.Etcd, etcd []string) {
+	t.Helper()
+	e, etcd = cluster(t)
+	if _, err := e.Client().Put(t.Context(), "/registry/ranges/journal/"+testMark, ""); err != nil {
+		t.Fatal(err)
+	}
+	return e, etcd
+}
+
 // withOutcome returns the journal of changes whose ranges have an outcome.
 func withOutcome(c edit.Changes, outcome string, revision int64) edit.Changes {
-	c.Kind, c.Ranges = edit.KindJournal, slices.Clone(c.Ranges)
+	c.Kind, c.Ranges, c.Mark = edit.KindJournal, slices.Clone(c.Ranges), cmp.Or(c.Mark, testMark)
 	for i := range c.Ranges {
 		c.Ranges[i].Outcome, c.Ranges[i].WrittenRevision = outcome, revision
 	}
@@ -38,7 +52,7 @@ func hasOutcome(c *edit.Changes, outcome string) bool {
 // TestJournalOfInterruptedRun interrupts runs that apply a plan before and after their write. The journal is complete,
 // and the next run reports the truth.
 func TestJournalOfInterruptedRun(t *testing.T) {
-	e, etcd := cluster(t)
+	e, etcd := clusterWithMark(t)
 	with := func(args ...string) []string { return append(args, etcd...) }
 	runOK(t, with("init", "servicenodeports", "30000-30003")...)
 	putService(t, e, "web", 30001)
@@ -147,7 +161,7 @@ func newPlan(t *testing.T, etcd []string) string {
 // clusterWithPlan starts a cluster of one Service, whose port 30001 is not recorded, and writes the plan of its repair.
 func clusterWithPlan(t *testing.T) (e *embedded.Etcd, etcd []string, file string) {
 	t.Helper()
-	e, etcd = cluster(t)
+	e, etcd = clusterWithMark(t)
 	runOK(t, append(etcd, "init", "servicenodeports", "30000-30003")...)
 	putService(t, e, "web", 30001)
 	return e, etcd, newPlan(t, etcd)
@@ -160,7 +174,7 @@ func TestTwoRunsOfOnePlan(t *testing.T) {
 	edit.LeakAge = 0 // each journal is old enough to be one of an interrupted run
 	for name, interrupted := range map[string]bool{"beside the journal of an interrupted run": true, "the first run was suspended": false} {
 		t.Run(name, func(t *testing.T) {
-			e, etcd := cluster(t)
+			e, etcd := clusterWithMark(t)
 			runOK(t, append(etcd, "init", "servicenodeports", "30000-30003")...)
 			putService(t, e, "web", 30001)
 			file := newPlan(t, etcd)
@@ -233,7 +247,7 @@ func TestUndoOfPendingRange(t *testing.T) {
 // TestTwoRunsBegin has another run begin to write a plan after a run has looked whether one does. The journal of the
 // other one stays.
 func TestTwoRunsBegin(t *testing.T) {
-	e, etcd := cluster(t)
+	e, etcd := clusterWithMark(t)
 	runOK(t, append(etcd, "init", "servicenodeports", "30000-30003")...)
 	putService(t, e, "web", 30001)
 	for name, interrupted := range map[string]bool{"beside no journal": false, "beside the journal of an interrupted run": true} {

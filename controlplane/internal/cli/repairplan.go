@@ -57,7 +57,7 @@ func (r *repair) applyPlan(ctx context.Context) (_ *audit.Plan, err error) {
 	r.cleanLeaks = reviewed.Clears()
 	var before *audit.Audit
 	err = reviewed.Apply(ctx, stored, func(ctx context.Context, at int64) (*clusterstate.State, error) {
-		state, audited, err := r.readRunning(ctx, at, false, reviewed.CheckCluster)
+		state, audited, err := r.readRunning(ctx, at, false, func(state *clusterstate.State) error { return reviewed.CheckCluster(ctx, stored, state) })
 		if at == 0 { // a look, which is before all writes
 			before = audited
 		}

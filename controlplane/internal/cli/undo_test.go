@@ -10,10 +10,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/edit"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
 
 // TestUndoSets reverses a repair that has set the ports 30001 and 30003 for two Services, of which one was deleted
@@ -334,6 +336,57 @@ func TestAnotherCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	runFails(t, exitInput, []string{"is for another cluster: its --prefix is /registry, not /other"}, append([]string{"repair", "--apply", "--plan", file, "--prefix", "/other"}, etcd...)...)
+}
+
+// TestUndoInAnotherHistory undoes a repair, and goes on with one, in an etcd that was put back to before it, and has
+// passed its revisions since. There an operator has recorded the port that the repair has set, and released the one
+// that it has cleared.
+func TestUndoInAnotherHistory(t *testing.T) {
+	shortenLeakAge(t)
+	etcd := etcdtest.StartCluster(t, 1)
+	client := etcd.Client()
+	with := func(args ...string) []string { return append(args, "--endpoints", etcd.Endpoints()[0]) }
+	runOK(t, with("init", "servicenodeports", "30000-30003")...)
+	runOK(t, with("allocate", "servicenodeports", "30002")...)
+	const web = "/registry/services/specs/default/web"
+	if _, err := client.Put(t.Context(), web, `{"apiVersion":"v1","kind":"Service","metadata":{"namespace":"default","name":"web"},"spec":{"clusterIP":"None","ports":[{"port":80,"nodePort":30001}]}}`); err != nil {
+		t.Fatal(err)
+	}
+	backup := etcd.CopyData(0)
+	file := filepath.Join(t.TempDir(), "plan.json")
+	journal := file + edit.JournalSuffix
+	runJSON[audit.Plan](t, exitFound, with("repair", "--plan-to", file, "--clean-leaks")...)
+	runJSON[audit.Plan](t, exitOK, with("repair", "--apply", "--plan", file)...)
+	j, err := edit.ReadDocument(journal, edit.KindJournal)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	etcd.PutBack(0, backup)
+	etcdtest.Revision(t, client) // once the client has its connection again
+	if _, err := client.Delete(t.Context(), web); err != nil {
+		t.Fatal(err)
+	}
+	runOK(t, with("allocate", "servicenodeports", "30001")...)
+	runOK(t, with("release", "servicenodeports", "30002")...)
+	etcdtest.Fill(t, client, j.Ranges[0].WrittenRevision+10)
+	stored := readEtcd(t, client).Ranges
+	unchanged := func() {
+		t.Helper()
+		if now := readEtcd(t, client).Ranges; !reflect.DeepEqual(now, stored) {
+			t.Errorf("%+v, and %+v before", now, stored)
+		}
+	}
+	restored := []string{"it was restored from an older state since; nothing was written"}
+	runFails(t, exitInput, append(restored, journal), with("undo", journal)...)
+	unchanged()
+	unknown := withOutcome(*j, edit.OutcomeUnknown, 0)
+	unknown.Time = time.Now().Add(-2 * edit.LeakAge)
+	if err := unknown.Create(journal, true); err != nil {
+		t.Fatal(err)
+	}
+	runFails(t, exitInput, append(restored, file), with("repair", "--apply", "--plan", file)...)
+	unchanged()
 }
 
 // TestUndoDocument undoes a repair of ports and addresses as a dry run, and then, in the order of their values.

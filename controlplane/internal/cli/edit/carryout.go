@@ -119,6 +119,11 @@ func (d *edits) carryOut(ctx context.Context) error {
 			}
 			continue
 		}
+		if d.journal != nil && d.of.Mark == "" {
+			if err := d.of.putMark(ctx, d.store); err != nil {
+				return err
+			}
+		}
 		if err := d.journal.enter(e, OutcomeUnknown); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package edit
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,8 +39,10 @@ type Changes struct {
 	// Cluster is the only one that the document is for.
 	Cluster clusterstate.Identity `json:"cluster"`
 	// Revision is that of the state that the changes were made from.
-	Revision int64          `json:"revision"`
-	Ranges   []RangeChanges `json:"ranges"`
+	Revision int64 `json:"revision"`
+	// Mark is that of a journal in etcd.
+	Mark   string         `json:"mark,omitempty"`
+	Ranges []RangeChanges `json:"ranges"`
 	// file is where the document was read from.
 	file string
 }
@@ -80,8 +83,10 @@ func (r *RangeChanges) SetValues() []string {
 	return all
 }
 
-// CheckCluster refuses a document of another cluster than that of a state, or of a later time: etcd was restored since.
-func (c *Changes) CheckCluster(state *clusterstate.State) error {
+// CheckCluster refuses a document of another cluster than that of a state, or of another history: etcd was restored
+// since. Of a plan that was not begun only the revision tells. It needs no more: nothing of it depends on what was
+// before its first look.
+func (c *Changes) CheckCluster(ctx context.Context, stored *ranges.Store, state *clusterstate.State) error {
 	if difference := c.Cluster.Differs(state.Identity); difference != "" {
 		return fmt.Errorf("%s: is for another cluster: %s; nothing was written", c.file, difference)
 	}
@@ -92,7 +97,7 @@ func (c *Changes) CheckCluster(state *clusterstate.State) error {
 	if state.Revision < made {
 		return fmt.Errorf("%s: is of revision %d, and etcd is at %d: it was restored from an older state since; nothing was written", c.file, made, state.Revision)
 	}
-	return nil
+	return c.checkMark(ctx, stored, state)
 }
 
 // undoableText says how many changes undo can take back, as long as Services do not change: it frees no value that a
@@ -184,6 +189,8 @@ func (c *Changes) check() error {
 		return errors.New("has no prefix of its cluster's keys")
 	case c.Revision < 1:
 		return fmt.Errorf("revision is at least 1, not %d", c.Revision)
+	case (c.Mark != "") != (c.Kind == KindJournal):
+		return fmt.Errorf("has the mark %q; a %s has one, and no other document", c.Mark, KindJournal)
 	}
 	names := sets.New[string]()
 	for i := range c.Ranges {

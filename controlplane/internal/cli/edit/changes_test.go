@@ -14,7 +14,7 @@ func TestBadDocuments(t *testing.T) {
 	const (
 		ranges  = `[{"name":"servicenodeports","range":"30000-32767","set":[{"value":"30001","services":["default/web"]}],"clear":["30700"]}]`
 		plan    = `{"apiVersion":"rangekeeper/v1","kind":"ReviewedPlan","time":"2026-11-24T03:00:00Z","cluster":{"kubeSystemUID":"u","etcdClusterID":"7","prefix":"/registry"},"revision":5,"ranges":` + ranges + `}`
-		journal = `{"apiVersion":"rangekeeper/v1","kind":"RepairJournal","time":"2026-11-24T03:00:00Z","cluster":{"kubeSystemUID":"u","etcdClusterID":"7","prefix":"/registry"},"revision":5,"ranges":[{"name":"servicenodeports","range":"30000-32767","set":[],"clear":["30700"],"outcome":"written","writtenRevision":6}]}`
+		journal = `{"apiVersion":"rangekeeper/v1","kind":"RepairJournal","time":"2026-11-24T03:00:00Z","cluster":{"kubeSystemUID":"u","etcdClusterID":"7","prefix":"/registry"},"revision":5,"mark":"m","ranges":[{"name":"servicenodeports","range":"30000-32767","set":[],"clear":["30700"],"outcome":"written","writtenRevision":6}]}`
 	)
 	future := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	with := func(old, changed string) string {
@@ -51,6 +51,8 @@ func TestBadDocuments(t *testing.T) {
 		{"no revision", KindReviewedPlan, with(`"revision":5`, `"revision":0`), "revision is at least 1, not 0"},
 		{"outcome of a plan", KindReviewedPlan, with(`"clear":["30700"]`, `"clear":["30700"],"outcome":"written"`), `a ReviewedPlan never has the outcome "written"`},
 		{"journal without outcome", KindJournal, strings.Replace(journal, `,"outcome":"written","writtenRevision":6`, "", 1), `a RepairJournal never has the outcome ""`},
+		{"journal without a mark", KindJournal, strings.Replace(journal, `"mark":"m",`, "", 1), `has the mark ""; a RepairJournal has one`},
+		{"plan with a mark", KindReviewedPlan, with(`"revision":5`, `"revision":5,"mark":"m"`), `has the mark "m"`},
 		{"journal without the revision of the write", KindJournal, strings.Replace(journal, `,"writtenRevision":6`, "", 1), "writtenRevision is at least 1, not 0"},
 		{"revision of an unknown write", KindJournal, strings.Replace(journal, `"written",`, `"unknown",`, 1), `writtenRevision is of the outcome "written" only`},
 		{"plan with the revision of a write", KindReviewedPlan, with(`"clear":["30700"]`, `"clear":["30700"],"writtenRevision":6`), `writtenRevision is of the outcome "written" only`},

@@ -90,6 +90,7 @@ func (j *journal) check() error {
 		return fmt.Errorf("%s: %w may be writing the plan; run the command again in %s", j.name, ErrOtherRun, left)
 	}
 	copy(j.plan.Ranges, there.Ranges)
+	j.plan.Mark = there.Mark
 	return nil
 }
 

@@ -104,7 +104,7 @@ func (u *Undoable) Undo(ctx context.Context, stored *ranges.Store, log io.Writer
 	d.read = func(ctx context.Context, at int64) (*clusterstate.State, error) {
 		state, err := look(ctx, at)
 		if err == nil {
-			err = u.CheckCluster(state)
+			err = u.CheckCluster(ctx, stored, state)
 		}
 		return state, err
 	}
