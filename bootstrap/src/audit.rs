@@ -19,7 +19,7 @@
 //! let lost = ObservedLease { stored, etcd_lease: EtcdLease::Missing, ttl, unchanged };
 //! let verdict = judge(&Observed { leases: Some(vec![lost]), at_rest: true, ..Observed::default() });
 //! assert_eq!(verdict.findings[0].reason, Reason::LeaseNeverExpires);
-//! assert_eq!(verdict.repairs, [Request::DeleteLease { key, mod_revision: 7 }]);
+//! assert_eq!(verdict.repairs, [Request::DeleteLease { key, mod_revision: 7, lease_id: 42 }]);
 //! ```
 
 use std::collections::BTreeSet;
@@ -451,8 +451,11 @@ impl<'a> Leases<'a> {
                 (finding.remedy, finding.stays) = (Remedy::Repair, !is_dead);
             }
         }
-        let deletion =
-            |lease: &&StoredLease| Request::DeleteLease { key: lease.key.clone(), mod_revision: lease.mod_revision };
+        let deletion = |lease: &&StoredLease| Request::DeleteLease {
+            key: lease.key.clone(),
+            mod_revision: lease.mod_revision,
+            lease_id: lease.lease_id,
+        };
         verdict.repairs.extend(self.dead.iter().map(deletion));
     }
 

@@ -283,7 +283,7 @@ fn plan_lease(question: &LeaseQuestion) -> Result<LeaseAnswer, PlanError> {
     };
     let (request, endpoints) = match next {
         Next::Put(refresh) => (Some(refresh.request(key, question.lease_ttl)), true),
-        Next::Delete { mod_revision } => (Some(Request::DeleteLease { key, mod_revision }), true),
+        Next::Delete { mod_revision, lease_id } => (Some(Request::DeleteLease { key, mod_revision, lease_id }), true),
         Next::Endpoints => (None, true),
         Next::Nothing | Next::LeftToOther => (None, false),
     };

@@ -91,12 +91,16 @@ pub enum Request {
         /// The modification revision that the key must have; 0 if there must be no key.
         mod_revision: u64,
     },
-    /// Delete a key of etcd, in a transaction that checks its revision. [`Answer::Done`] or [`Answer::Conflict`].
+    /// Delete a key of etcd, in a transaction that checks its revision and lease. [`Answer::Done`] or
+    /// [`Answer::Conflict`].
     DeleteLease {
         /// The key.
         key: String,
         /// The modification revision that the key must have.
         mod_revision: u64,
+        /// The ID of etcd's lease that the key must have. An etcd that was restored meanwhile can have a key of another
+        /// server with the same revision, but never grants the same ID.
+        lease_id: i64,
     },
 }
 

@@ -77,7 +77,7 @@ func (s *leaseStore) delete(ctx context.Context, d *deleteLease) answer {
 	if s.client == nil {
 		return fails(refused, errNoEtcd)
 	}
-	switch written, err := WriteKey(ctx, s.client, d.Key, nil, d.ModRevision); {
+	switch written, err := WriteKey(ctx, s.client, d.Key, nil, d.ModRevision, clientv3.Compare(clientv3.LeaseValue(d.Key), "=", d.LeaseID)); {
 	case err != nil:
 		return etcdFailure(err)
 	case !written:

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
@@ -86,8 +87,9 @@ type putLease struct {
 }
 
 type deleteLease struct {
-	Key         string `json:"key"`
-	ModRevision int64  `json:"modRevision"`
+	Key         string           `json:"key"`
+	ModRevision int64            `json:"modRevision"`
+	LeaseID     clientv3.LeaseID `json:"leaseId"`
 }
 
 type objectKey struct {

@@ -150,9 +150,9 @@ impl EndpointsRound {
         context.faults.extend(fault);
         match next {
             Next::Put(refresh) => self.put_own(context, refresh),
-            Next::Delete { mod_revision } => {
+            Next::Delete { mod_revision, lease_id } => {
                 self.state = State::DeleteOwn;
-                Progress::Send(Request::DeleteLease { key: own_key(context), mod_revision })
+                Progress::Send(Request::DeleteLease { key: own_key(context), mod_revision, lease_id })
             }
             Next::Endpoints => self.read_slice(),
             Next::Nothing => Progress::Finished(Ok(())),

@@ -51,6 +51,8 @@ pub(crate) enum Next {
     Delete {
         /// The revision that it must have.
         mod_revision: u64,
+        /// The lease that it must have.
+        lease_id: i64,
     },
     /// It is gone; remove the own address from the endpoints.
     Endpoints,
@@ -82,7 +84,9 @@ impl OwnLease {
             (Stage::Start, None) => Next::Nothing,
             (Stage::Stop, None) => Next::Endpoints,
             (Stage::Stop, Some(read)) if !is_damaged && !self.is_own(read, periods) => Next::LeftToOther,
-            (Stage::Start | Stage::Stop, Some(read)) => Next::Delete { mod_revision: read.mod_revision },
+            (Stage::Start | Stage::Stop, Some(read)) => {
+                Next::Delete { mod_revision: read.mod_revision, lease_id: read.lease_id }
+            }
         };
         (next, fault)
     }
@@ -138,9 +142,6 @@ impl OwnLease {
 
     /// Whether this server wrote the key that was read, by its last known put or one after it.
     fn wrote(&self, read: &StoredLease) -> bool {
-        if self.known.and_then(|known| known.mod_revision) == Some(read.mod_revision) {
-            return true;
-        }
         let Ok(Lease { generation, .. }) = Lease::decode(&read.value) else { return false };
         self.known.is_some_and(|known| generation == known.generation)
             || self.unknown.as_ref().is_some_and(|unknown| unknown.contains(&generation))

@@ -283,10 +283,12 @@ fn repaired(observed: &Observed, verdict: &Verdict) -> Observed {
     let mut after = observed.clone();
     for repair in &verdict.repairs {
         match repair {
-            Request::DeleteLease { key, mod_revision } => {
+            Request::DeleteLease { key, mod_revision, lease_id } => {
                 let leases = after.leases.as_mut().unwrap();
                 let before = leases.len();
-                leases.retain(|lease| (&lease.stored.key, lease.stored.mod_revision) != (key, *mod_revision));
+                leases.retain(|ObservedLease { stored, .. }| {
+                    (&stored.key, stored.mod_revision, stored.lease_id) != (key, *mod_revision, *lease_id)
+                });
                 assert_eq!(leases.len(), before - 1, "{key}");
             }
             Request::Delete { object, .. } => {

@@ -77,8 +77,8 @@ fn requests_and_answers_have_these_forms() {
             json!({"putLease": {"key": "/k", "value": "azhzAA==", "ttlSeconds": 15, "modRevision": 0}}),
         ),
         (
-            Request::DeleteLease { key: "/k".into(), mod_revision: 3 },
-            json!({"deleteLease": {"key": "/k", "modRevision": 3}}),
+            Request::DeleteLease { key: "/k".into(), mod_revision: 3, lease_id: -2 },
+            json!({"deleteLease": {"key": "/k", "modRevision": 3, "leaseId": -2}}),
         ),
     ];
     for (request, form) in requests {

@@ -373,8 +373,7 @@ fn the_own_lease_from_start_to_stop() {
     };
     let nothing =
         |generation: i64| json!({"request": null, "endpoints": false, "generation": generation, "fault": null});
-    let delete =
-        |revision: u64| json!({"deleteLease": {"key": "/registry/masterleases/10.0.0.1", "modRevision": revision}});
+    let delete = |revision: u64| json!({"deleteLease": {"key": "/registry/masterleases/10.0.0.1", "modRevision": revision, "leaseId": 1}});
 
     assert_eq!(lease("start", 0, None), nothing(0));
     let first = lease("run", 0, None);

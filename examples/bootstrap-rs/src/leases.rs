@@ -50,7 +50,7 @@ impl Leases {
             Err(error) => return answer(&error),
         };
         let put = TxnOp::put(&key[..], value, Some(PutOptions::new().with_lease(lease)));
-        match self.swap(&key, mod_revision, put).await {
+        match self.swap(Self::unchanged(&key, mod_revision), put).await {
             Ok(response) if !response.succeeded() => {
                 // If that fails, the lease expires.
                 let _ = self.client.lease_client().revoke(lease).await;
@@ -64,18 +64,25 @@ impl Leases {
         }
     }
 
-    pub(crate) async fn delete(&self, key: String, mod_revision: u64) -> Answer {
-        match self.swap(&key, mod_revision, TxnOp::delete(&key[..], None)).await {
+    pub(crate) async fn delete(&self, key: String, mod_revision: u64, lease_id: i64) -> Answer {
+        // No other etcd has granted this lease, whatever the revision is.
+        let mut when = Self::unchanged(&key, mod_revision);
+        when.push(Compare::lease(&key[..], CompareOp::Equal, lease_id));
+        match self.swap(when, TxnOp::delete(&key[..], None)).await {
             Ok(response) if response.succeeded() => Answer::Done,
             Ok(_) => Answer::Conflict,
             Err(error) => answer(&error),
         }
     }
 
-    /// Performs an operation if the key is still at this revision.
-    async fn swap(&self, key: &str, mod_revision: u64, operation: TxnOp) -> Result<TxnResponse, Error> {
-        let unchanged = Compare::mod_revision(key, CompareOp::Equal, mod_revision.cast_signed());
-        self.client.kv_client().txn(Txn::new().when([unchanged]).and_then([operation])).await
+    /// The condition that a key is still at this revision.
+    fn unchanged(key: &str, mod_revision: u64) -> Vec<Compare> {
+        vec![Compare::mod_revision(key, CompareOp::Equal, mod_revision.cast_signed())]
+    }
+
+    /// Performs an operation if the conditions hold.
+    async fn swap(&self, when: Vec<Compare>, operation: TxnOp) -> Result<TxnResponse, Error> {
+        self.client.kv_client().txn(Txn::new().when(when).and_then([operation])).await
     }
 }
 

@@ -100,7 +100,9 @@ impl Shell {
             Request::PutLease { key, value, ttl_seconds, mod_revision } => {
                 self.leases.put(key, value, ttl_seconds, mod_revision).await
             }
-            Request::DeleteLease { key, mod_revision } => self.leases.delete(key, mod_revision).await,
+            Request::DeleteLease { key, mod_revision, lease_id } => {
+                self.leases.delete(key, mod_revision, lease_id).await
+            }
         }
     }
 }

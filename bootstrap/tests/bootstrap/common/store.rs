@@ -173,8 +173,9 @@ impl Store {
                 self.put_lease(now, key, value.clone(), Some(ttl_seconds * 1000));
                 Answer::Written { mod_revision: self.revision }
             }
-            Request::DeleteLease { key, mod_revision } => {
-                if self.leases.get(key).map_or(0, |entry| entry.lease.mod_revision) != *mod_revision {
+            Request::DeleteLease { key, mod_revision, lease_id } => {
+                let stored = self.leases.get(key).map(|entry| (entry.lease.mod_revision, entry.lease.lease_id));
+                if stored != Some((*mod_revision, *lease_id)) {
                     return Answer::Conflict;
                 }
                 self.next();
