@@ -38,7 +38,7 @@ func (s *Store) Look(ctx context.Context) (*Look, error) {
 	if s.isZero() {
 		return nil, rangekeeper.ErrClosed
 	}
-	return s.look(ctx, nil)
+	return BeginLook(ctx, s.config.Client, s.config.Key, nil)
 }
 
 // Fence writes the fence of the range for a pass that has read all its ranges, and begins a look. After that no Service
@@ -52,7 +52,7 @@ func (s *Store) Fence(ctx context.Context, pass *rangekeeper.RepairPass, before 
 	if s.isZero() {
 		return nil, rangekeeper.ErrClosed
 	}
-	look, err := s.look(ctx, before, fenceOp(s.config.Key))
+	look, err := BeginLook(ctx, s.config.Client, s.config.Key, before, fenceOp(s.config.Key))
 	if err == nil {
 		if err = s.committer.Load().PassFenced(pass, look.revision, look.number); err == nil {
 			return look, nil
@@ -61,12 +61,15 @@ func (s *Store) Fence(ctx context.Context, pass *rangekeeper.RepairPass, before 
 	return nil, fmt.Errorf("the fence of %s: %w", s.config.Key, err)
 }
 
-// look puts the key of a look in a transaction with other writes, if the look before it is there.
-func (s *Store) look(ctx context.Context, before *Look, others ...clientv3.Op) (*Look, error) {
+// BeginLook begins a look at any keys of etcd, with its own below this one, in a transaction with other writes, if the
+// look before it is there: the error is ErrRestored if it is not. It is to be ended, and ends with the look before it.
+//
+// While a look is there, the mod revision of a key that was read at its revision is that of the same object.
+func BeginLook(ctx context.Context, client *clientv3.Client, key string, before *Look, others ...clientv3.Op) (*Look, error) {
 	var random [8]byte
 	rand.Read(random[:])
-	look := &Look{number: binary.NativeEndian.Uint64(random[:]) | 1, client: s.config.Client}
-	look.key = s.config.Key + "/look/" + strconv.FormatUint(look.number, 16)
+	look := &Look{number: binary.NativeEndian.Uint64(random[:]) | 1, client: client}
+	look.key = key + "/look/" + strconv.FormatUint(look.number, 16)
 	// A member that does not answer must not hold up a pass.
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -79,7 +82,7 @@ func (s *Store) look(ctx context.Context, before *Look, others ...clientv3.Op) (
 		look.lease = lease.ID
 	} else {
 		look.lease = before.lease
-		conditions = append(conditions, before.isThere())
+		conditions = append(conditions, before.IsThere())
 	}
 	put := clientv3.OpPut(look.key, "", clientv3.WithLease(look.lease))
 	written, err := look.client.Txn(ctx).If(conditions...).Then(append(others, put)...).Commit()
@@ -101,8 +104,8 @@ func (l *Look) At() int64 {
 	return l.revision
 }
 
-// isThere is the condition that etcd has the key.
-func (l *Look) isThere() clientv3.Cmp { return clientv3.Compare(clientv3.Version(l.key), ">", 0) }
+// IsThere is the condition of a transaction that etcd has the key.
+func (l *Look) IsThere() clientv3.Cmp { return clientv3.Compare(clientv3.Version(l.key), ">", 0) }
 
 // End removes the key, if there is a look. Without an answer etcd does so by itself, after some minutes.
 func (l *Look) End(ctx context.Context) {

@@ -304,7 +304,7 @@ func (d *driver) transaction(ctx context.Context, step rangekeeper.Step) (client
 			conditions = append(conditions, services)
 		}
 		if step.Look != 0 {
-			conditions = append(conditions, d.look(step.Look).isThere())
+			conditions = append(conditions, d.look(step.Look).IsThere())
 		}
 		// OpPut copies the text; another copy for each batch would keep the collector busy.
 		puts = append(puts, clientv3.OpPut(key, unsafe.String(unsafe.SliceData(d.value), len(d.value))))

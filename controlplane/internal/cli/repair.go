@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
-	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/edit"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/screen"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/source"
@@ -31,9 +30,8 @@ type repair struct {
 	passes     uint8
 	interval   time.Duration
 	log        io.Writer
-	// last is the last pass's audit, of the state lastState.
-	last      *audit.Audit
-	lastState *clusterstate.State
+	// last is the last pass's audit.
+	last *audit.Audit
 	// leftAlone is the number of values that the last pass left alone, as they or Services changed meanwhile.
 	leftAlone int
 }

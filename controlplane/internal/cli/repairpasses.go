@@ -149,7 +149,7 @@ func (r *repair) pass(ctx context.Context, known *rangekeeper.LeakTracker, opene
 		if audited, err = r.source.AuditWith(state, o); err != nil {
 			return nil, rangekeeper.ServiceList{}, err
 		}
-		r.last, r.lastState = audited, state
+		r.last = audited
 		return audited.Core(), rangekeeper.ServiceList{Revision: state.Revision, Guards: true}, nil
 	})
 	if outcomes == nil {

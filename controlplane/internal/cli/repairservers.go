@@ -16,10 +16,15 @@ func (r *repair) repairServers(ctx context.Context, plan *audit.Plan) error {
 	if wait == 0 {
 		return nil
 	}
+	look, earlier, err := r.source.Look(ctx, nil)
+	defer look.End(context.WithoutCancel(ctx))
+	if err != nil {
+		return err
+	}
 	fmt.Fprintf(r.log, "rangekeeper: waiting %.0f s to look again at %s about the API servers' own objects: a server that lives repairs them\n",
 		wait.Seconds(), screen.Count(plan.LookedAtAgain(), "finding"))
 	since := time.Now() // after the state was read
-	renewed, err := r.source.LeasesWritten(ctx, r.lastState, wait)
+	renewed, err := r.source.LeasesWritten(ctx, earlier, wait)
 	if ctx.Err() != nil {
 		return fmt.Errorf("interrupted before the second look at the API servers' objects, which are as they were: %w", ctx.Err())
 	}
@@ -27,12 +32,12 @@ func (r *repair) repairServers(ctx context.Context, plan *audit.Plan) error {
 		return err
 	}
 	watched := time.Since(since)
-	state, err := r.source.Read(ctx, 0)
+	look, state, err := r.source.Look(ctx, look)
 	if err != nil {
 		return err
 	}
 	o := r.source.AuditOptions(state)
-	o.Earlier, o.Watched, o.Renewed = r.lastState.Bootstrap, watched, renewed
+	o.Earlier, o.Watched, o.Renewed = earlier.Bootstrap, watched, renewed
 	later, err := r.source.AuditWith(state, o)
 	if err != nil {
 		return err
@@ -43,13 +48,13 @@ func (r *repair) repairServers(ctx context.Context, plan *audit.Plan) error {
 	}
 	var done []audit.ServerObject
 	for _, object := range objects {
-		written, err := r.source.WriteServerObject(ctx, object, state)
+		written, err := r.source.WriteServerObject(ctx, object, state, look)
 		if err != nil {
 			plan.ServersRepaired(later, done)
 			return err
 		}
 		if !written {
-			fmt.Fprintf(r.log, "rangekeeper: %s %s stays as it is: it has changed meanwhile, or a server has started\n", object.Kind, screen.Printable(object.Name))
+			fmt.Fprintf(r.log, "rangekeeper: %s %s stays as it is: it has changed meanwhile, a server has started, or etcd was restored\n", object.Kind, screen.Printable(object.Name))
 			r.leftAlone++
 			if object.Kind == audit.KindMasterLease {
 				continue

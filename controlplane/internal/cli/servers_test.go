@@ -10,10 +10,10 @@ import (
 	"time"
 	"unicode"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
-	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/source"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
@@ -57,16 +57,107 @@ func TestServerObjectIsWritten(t *testing.T) {
 		if object.ModRevision = 0; got.Count > 0 {
 			object.ModRevision = got.Kvs[0].ModRevision
 		}
-		judged, err := clusterstate.ReadEtcd(ctx, client, clusterstate.Options{Bootstrap: true})
+		look, judged, err := s.Look(ctx, nil)
 		if err == nil {
 			err = c.does()
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		if written, err := s.WriteServerObject(ctx, object, judged); written != c.written || err != nil {
+		if written, err := s.WriteServerObject(ctx, object, judged, look); written != c.written || err != nil {
 			t.Errorf("%s: written %t, %v", c.what, written, err)
 		}
+	}
+}
+
+// TestServerObjectOfAnotherHistory puts etcd back between a look at the Endpoints and their write, and between the two
+// looks of a repair. In the other history they have another address of a server without a lease, and the same revision.
+func TestServerObjectOfAnotherHistory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("half a minute")
+	}
+	t.Parallel()
+	const live, endpoints, slice = "10.0.9.9", "/registry/services/endpoints/default/kubernetes", "/registry/endpointslices/default/kubernetes"
+	etcd := etcdtest.StartCluster(t, 1)
+	ctx, client := t.Context(), etcd.Client()
+	stored := func() *mvccpb.KeyValue {
+		got, err := client.Get(ctx, endpoints)
+		if err != nil || got.Count != 1 {
+			t.Fatal(got, err)
+		}
+		return got.Kvs[0]
+	}
+	runOK(t, "init", "servicenodeports", "30000-30003", "--endpoints", etcd.Endpoints()[0])
+	backup := etcd.CopyData(0)
+	target := etcdtest.Revision(t, client) + 10
+	var histories, values []string
+	leases := make(chan clientv3.LeaseID, 2)
+	go func() { // the live server is alive in both histories
+		var all []clientv3.LeaseID
+		for ctx.Err() == nil {
+			select {
+			case id := <-leases:
+				all = append(all, id)
+			case <-time.After(time.Second):
+			}
+			for _, id := range all {
+				client.KeepAliveOnce(ctx, id) // an error says that it is one of the other history
+			}
+		}
+	}()
+	for _, other := range []string{"10.0.9.7", "10.0.9.8"} {
+		etcd.PutBack(0, backup)
+		etcdtest.Fill(t, client, target)
+		const ports, name = `"ports":[{"name":"https","port":26443,"protocol":"TCP"}]`, `"metadata":{"namespace":"default","name":"kubernetes","labels":`
+		values = append(values, `{"apiVersion":"v1","kind":"Endpoints",`+name+`{"endpointslice.kubernetes.io/skip-mirror":"true"}},
+			"subsets":[{"addresses":[{"ip":"`+other+`"},{"ip":"`+live+`"}],`+ports+`}]}`)
+		granted, err := client.Grant(ctx, 15)
+		if err == nil {
+			leases <- granted.ID
+			value := `{"apiVersion":"v1","kind":"Endpoints","metadata":{"name":""},"subsets":[{"addresses":[{"ip":"` + live + `"}]}]}`
+			_, err = client.Put(ctx, "/registry/masterleases/"+live, value, clientv3.WithLease(granted.ID))
+		}
+		if err == nil {
+			_, err = client.Put(ctx, slice, `{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","addressType":"IPv4",`+name+`{"kubernetes.io/service-name":"kubernetes"}},
+				"endpoints":[{"addresses":["`+other+`"]},{"addresses":["`+live+`"]}],`+ports+`}`)
+		}
+		if err == nil {
+			_, err = client.Put(ctx, endpoints, values[len(values)-1])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		histories = append(histories, etcd.CopyData(0))
+	}
+	putBack := func(history int) *mvccpb.KeyValue {
+		etcd.PutBack(0, histories[history])
+		return stored() // once the client has its connection again
+	}
+
+	s := &source.Source{Client: client, Linked: program.Linked, ForServers: true}
+	object := audit.ServerObject{Action: audit.ActionWrite, Kind: audit.KindEndpoints, Name: "kubernetes", Key: endpoints, Value: []byte("x")}
+	object.ModRevision = putBack(0).ModRevision
+	look, judged, err := s.Look(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now := putBack(1); now.ModRevision != object.ModRevision {
+		t.Fatalf("the Endpoints are of revision %d and of %d", object.ModRevision, now.ModRevision)
+	}
+	if done, err := s.WriteServerObject(ctx, object, judged, look); done || err != nil || string(stored().Value) != values[1] {
+		t.Errorf("written %t, %v: %q", done, err, stored().Value)
+	}
+
+	putBack(0)
+	var said strings.Builder
+	program.Run(ctx, []string{"repair", "--apply", "--endpoints", etcd.Endpoints()[0]}, t.Output(), writerFunc(func(b []byte) (int, error) {
+		if bytes.Contains(b, []byte("to look again")) {
+			putBack(1)
+		}
+		return said.Write(b)
+	}))
+	if !strings.Contains(said.String(), "restored") || string(stored().Value) != values[1] {
+		t.Errorf("%s: %q", said.String(), stored().Value)
 	}
 }
 

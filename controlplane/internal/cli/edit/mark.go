@@ -33,8 +33,8 @@ func (c *Changes) putMark(ctx context.Context, stored *ranges.Store) error {
 	return nil
 }
 
-// checkMark fails if the document has a mark, and etcd had not at the revision of a state. A write that depends on a look
-// at that revision is then of the history of the document.
+// checkMark fails if the document has a mark, and etcd did not have it at the revision of a state. Else a write that
+// depends on a look at that revision is of the history of the document.
 func (c *Changes) checkMark(ctx context.Context, stored *ranges.Store, state *clusterstate.State) error {
 	if c.Mark == "" {
 		return nil

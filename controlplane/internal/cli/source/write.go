@@ -14,6 +14,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/etcdflags"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/ranges"
 	"github.com/rangekeeper/rangekeeper/controlplane/snapshotfile"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
 // Store returns the ranges of the running etcd, which is connected at the first call.
@@ -35,14 +36,29 @@ func (s *Source) LeasesWritten(ctx context.Context, after *clusterstate.State, w
 	return written, err
 }
 
+// Look begins a look at the objects of the API servers, if the look before it is there, and returns the state at it.
+func (s *Source) Look(ctx context.Context, before *etcdstore.Look) (*etcdstore.Look, *clusterstate.State, error) {
+	client, err := s.connect(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	look, err := etcdstore.BeginLook(ctx, client, clusterstate.RangeKey(s.prefix, clusterstate.KubernetesService), before)
+	if err != nil {
+		return nil, nil, s.connection.Named(etcdflags.Explained(err))
+	}
+	state, err := s.Read(ctx, look.At())
+	return look, state, err
+}
+
 // WriteServerObject writes or deletes an object of the API servers in etcd, unless it has changed since the state was
-// read that it was judged by, or a server has started since whose address the endpoints need: then it was not written.
-func (s *Source) WriteServerObject(ctx context.Context, o audit.ServerObject, judged *clusterstate.State) (written bool, err error) {
+// read that it was judged by, at the look, or a server has started since whose address the endpoints need, or etcd was
+// restored: then it was not written.
+func (s *Source) WriteServerObject(ctx context.Context, o audit.ServerObject, judged *clusterstate.State, look *etcdstore.Look) (written bool, err error) {
 	client, err := s.connect(ctx)
 	if err != nil {
 		return false, err
 	}
-	var conditions []clientv3.Cmp
+	conditions := []clientv3.Cmp{look.IsThere()}
 	if o.Kind != audit.KindMasterLease {
 		conditions = append(conditions, judged.NoNewServer())
 	}
