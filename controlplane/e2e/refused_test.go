@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
@@ -115,7 +116,7 @@ func testSecondFamilyRefused(t *testing.T, version apiservertest.Version) {
 }
 
 // TestEncryptionAtRest checks that kube-apiserver encrypts Services and never its ranges, so that a committer can read
-// them.
+// them. Another server finds its watch caches right, whose objects it compares with the encrypted ones.
 func TestEncryptionAtRest(t *testing.T) { onEachVersion(t, testEncryptionAtRest) }
 
 func testEncryptionAtRest(t *testing.T, version apiservertest.Version) {
@@ -127,9 +128,12 @@ func testEncryptionAtRest(t *testing.T, version apiservertest.Version) {
 	}
 	etcd := must(embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir()}))
 	t.Cleanup(etcd.Close)
-	server := serverConfig(etcd.Endpoints(), version, true, 0)
-	server.Flags = append(server.Flags, "--encryption-provider-config="+file)
-	services := newWorkload(0, startServer(t, server)).servers[0].CoreV1().Services(metav1.NamespaceDefault)
+	start := func(i int) *kubernetes.Clientset {
+		server := serverConfig(etcd.Endpoints(), version, true, i)
+		server.Flags = append(server.Flags, "--encryption-provider-config="+file)
+		return newWorkload(0, startServer(t, server)).servers[0]
+	}
+	services := start(0).CoreV1().Services(metav1.NamespaceDefault)
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: ports("TCP")}}
 	if _, err := services.Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -143,6 +147,7 @@ func testEncryptionAtRest(t *testing.T, version apiservertest.Version) {
 			t.Errorf("%s does not begin with %q: %q", key, begin, answer.Kvs)
 		}
 	}
+	awaitRightCaches(t, start(1))
 	if err := services.Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -150,6 +155,22 @@ func testEncryptionAtRest(t *testing.T, version apiservertest.Version) {
 	if data := must(must(rangekeeper.DecodeRangeAllocation(stored)).Data(nil)); len(data) > 0 {
 		t.Errorf("the bitmap is %x after the deletion of the only Service", data)
 	}
+}
+
+// awaitRightCaches waits until a server has compared its watch caches with etcd, and has found them right.
+func awaitRightCaches(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	const checks = "rangekeeper_watch_cache_checks_total"
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		text := string(must(client.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())))
+		if strings.Contains(text, checks+`{result="right"} 1`) {
+			return
+		}
+		if strings.Contains(text, checks+`{result="wrong"} 1`) {
+			t.Fatal("the server has found a watch cache wrong")
+		}
+	}
+	t.Fatal("the server has not compared its watch caches")
 }
 
 // manyLabels returns n labels of 126 bytes.

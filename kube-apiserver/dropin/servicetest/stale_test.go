@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,7 +23,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics/legacyregistry"
-	svctest "k8s.io/kubernetes/pkg/api/service/testing"
 	api "k8s.io/kubernetes/pkg/apis/core"
 	allocatorstorage "k8s.io/kubernetes/pkg/registry/core/service/allocator/storage"
 	"k8s.io/kubernetes/pkg/registry/core/service/ipallocator"
@@ -113,69 +113,146 @@ func TestStaleCacheAfterARestore(t *testing.T) {
 	}
 }
 
-// TestWatchCacheIsChecked loses the connections to etcd, which then is the same, and later an older state of it. The
+// TestWatchCacheIsChecked loses the connections to etcd, which then is the same, and later another history of it. The
 // server must say so, though no key of a range has changed.
 func TestWatchCacheIsChecked(t *testing.T) {
-	c := start(t, nil)
-	services, _ := c.open(t, genericregistry.StorageWithCacher())
-	create := func(name string) {
-		t.Helper()
-		if _, err := services.Create(request(t), svctest.MakeService(name, svctest.SetHeadless), rest.ValidateAllObjectFunc, &metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	create("a")
-	create("b")
-	c.reconnect(t, c.REST, services)
-	before := cacheChecks(t)
-	c.proxy.cut()
-	awaitChecks(t, "right", before["right"]+2) // also by the storage without a cache
-	if err := allocatorstorage.Restored(); err != nil {
-		t.Error(err)
-	}
-
-	etcd, restored, reached := c.restored(t, "/registry/")
-	// What others write since has the revisions of the lost history.
-	for written := int64(0); written <= reached+100; {
-		written = must(etcd.Put(t.Context(), "/registry/other", "")).Header.Revision
-	}
-	c.proxy.turn(restored)
-	awaitChecks(t, "wrong", before["wrong"]+1)
-	if allocatorstorage.Restored() == nil {
-		t.Error("the server takes a restored etcd for the one before")
+	for _, other := range []struct {
+		what string
+		etcd func(*cluster, *testing.T) (url string)
+	}{
+		{"an older state", func(c *cluster, t *testing.T) string {
+			etcd, url, reached := c.restored(t, "/registry/")
+			for written := int64(0); written <= reached+100; {
+				written = must(etcd.Put(t.Context(), "/registry/other", "")).Header.Revision
+			}
+			return url
+		}},
+		{"another Service at the revision", func(c *cluster, t *testing.T) string {
+			return c.otherHistory(t, func(stored *api.Service) { stored.UID = "other" })
+		}},
+		{"another state of the Service at the revision", func(c *cluster, t *testing.T) string {
+			return c.otherHistory(t, func(stored *api.Service) { stored.Spec.Ports[0].NodePort++ })
+		}},
+	} {
+		t.Run(other.what, func(t *testing.T) {
+			c := start(t, nil)
+			services, _ := c.open(t, genericregistry.StorageWithCacher())
+			create := func(name string) {
+				t.Helper()
+				if _, err := services.Create(request(t), nodePort(name), rest.ValidateAllObjectFunc, &metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			create("a")
+			create("b")
+			c.reconnect(t, c.REST, services)
+			before := cacheChecks(t)
+			c.proxy.cut()
+			awaitChecks(t, "right", before["right"]+2) // also by the storage without a cache
+			if err := allocatorstorage.Restored(); err != nil {
+				t.Error(err)
+			}
+			c.proxy.turn(other.etcd(c, t))
+			awaitChecks(t, "wrong", before["wrong"]+1)
+			if allocatorstorage.Restored() == nil {
+				t.Error("the server takes a restored etcd for the one before")
+			}
+		})
 	}
 }
 
-// TestServiceCIDRCacheIsChecked has a ServiceCIDR in the watch cache that a restored etcd lacks, and a right cache of
-// Services.
-func TestServiceCIDRCacheIsChecked(t *testing.T) {
-	cached := &networkingv1.ServiceCIDRList{Items: []networkingv1.ServiceCIDR{{ObjectMeta: metav1.ObjectMeta{Name: "lost"}}}}
-	var revision atomic.Int64
-	client := fake.NewClientset()
-	client.PrependReactor("list", "servicecidrs", func(clienttesting.Action) (bool, runtime.Object, error) {
-		if revision.Load() == 0 {
-			return true, nil, errors.New("the cache is not filled")
+// otherHistory starts another etcd, with the same Services at the same mod revisions, and writes since. The Service a
+// is changed. It returns its URL.
+func (c *cluster) otherHistory(t *testing.T, change func(*api.Service)) (url string) {
+	t.Helper()
+	stored := must(c.etcd.Get(t.Context(), key(""), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortAscend)))
+	etcd, url, _ := c.restored(t, "/registry/none")
+	written := must(etcd.Get(t.Context(), "/")).Header.Revision
+	fill := func(to int64) {
+		for written < to {
+			written = must(etcd.Put(t.Context(), "/registry/other", "")).Header.Revision
 		}
-		list := cached.DeepCopy()
-		list.ResourceVersion = revisionText(revision.Load())
-		return true, list, nil
-	})
-	factory := informers.NewSharedInformerFactory(client, 0)
-	addresses := must(ipallocator.NewMetaAllocator(client.NetworkingV1(), factory.Networking().V1().ServiceCIDRs(), factory.Networking().V1().IPAddresses(), false, nil))
-	before := cacheChecks(t)
-	c := start(t, addresses)
-	written := must(c.etcd.Put(t.Context(), cidrKeys+"lost", "the ServiceCIDR")).Header.Revision
-	cached.Items[0].ResourceVersion = revisionText(written)
-	revision.Store(written)
-	awaitChecks(t, "right", before["right"]+1)
-	if err := allocatorstorage.Restored(); err != nil {
-		t.Error(err)
 	}
-	revision.Store(must(c.etcd.Delete(t.Context(), cidrKeys+"lost")).Header.Revision)
-	c.proxy.cut()
-	awaitChecks(t, "wrong", before["wrong"]+1)
-	if err := allocatorstorage.Restored(); err == nil || !strings.Contains(err.Error(), "servicecidrs") {
-		t.Errorf("error %v, want one about servicecidrs", err)
+	for _, of := range stored.Kvs {
+		if string(of.Key) == key("a") {
+			service := must(runtime.Decode(c.config.Codec, of.Value)).(*api.Service)
+			change(service)
+			of.Value = must(runtime.Encode(c.config.Codec, service))
+		}
+		fill(of.ModRevision - 1)
+		if written = must(etcd.Put(t.Context(), string(of.Key), string(of.Value))).Header.Revision; written != of.ModRevision {
+			t.Fatalf("%s is of revision %d, not %d", of.Key, written, of.ModRevision)
+		}
+	}
+	fill(stored.Header.Revision + 100)
+	return url
+}
+
+// lists are lists of objects, as the watch cache of their resource has them.
+var lists = map[string]func(metav1.ListMeta, ...metav1.ObjectMeta) runtime.Object{
+	"servicecidrs": func(meta metav1.ListMeta, objects ...metav1.ObjectMeta) runtime.Object {
+		list := &networkingv1.ServiceCIDRList{ListMeta: meta}
+		for _, object := range objects {
+			list.Items = append(list.Items, networkingv1.ServiceCIDR{ObjectMeta: object})
+		}
+		return list
+	},
+	"ipaddresses": func(meta metav1.ListMeta, objects ...metav1.ObjectMeta) runtime.Object {
+		list := &networkingv1.IPAddressList{ListMeta: meta}
+		for _, object := range objects {
+			list.Items = append(list.Items, networkingv1.IPAddress{ObjectMeta: object})
+		}
+		return list
+	},
+}
+
+// TestCachesOfObjectsAreChecked has an object in a watch cache that a restored etcd lacks, or has another one for at
+// the same revision, and a right cache of Services.
+func TestCachesOfObjectsAreChecked(t *testing.T) {
+	for resource, kind := range map[string]string{"servicecidrs": "ServiceCIDR", "ipaddresses": "IPAddress"} {
+		for what, alive := range map[string]string{"is lost": "", "is another one": "alive"} {
+			t.Run(resource+" "+what, func(t *testing.T) {
+				var written, cached atomic.Int64 // the revisions of the object and of the caches
+				client := fake.NewClientset()
+				client.PrependReactor("list", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+					if cached.Load() == 0 {
+						return true, nil, errors.New("the cache is not filled")
+					}
+					of, meta := action.GetResource().Resource, metav1.ListMeta{ResourceVersion: revisionText(cached.Load())}
+					if of != resource {
+						return true, lists[of](meta), nil
+					}
+					return true, lists[of](meta, metav1.ObjectMeta{Name: "one", UID: "lost", ResourceVersion: revisionText(written.Load())}), nil
+				})
+				factory := informers.NewSharedInformerFactory(client, 0)
+				addresses := must(ipallocator.NewMetaAllocator(client.NetworkingV1(), factory.Networking().V1().ServiceCIDRs(), factory.Networking().V1().IPAddresses(), false, nil))
+				before := cacheChecks(t)
+				c := start(t, addresses)
+				key := "/registry/" + resource + "/one"
+				put := func(uid string) {
+					t.Helper()
+					value := `{"apiVersion":"networking.k8s.io/v1","kind":"` + kind + `","metadata":{"name":"one","uid":"` + uid + `"}}`
+					revision := must(c.etcd.Put(t.Context(), key, value)).Header.Revision
+					written.Store(revision)
+					cached.Store(revision)
+				}
+				put("lost")
+				awaitChecks(t, "right", before["right"]+1)
+				if err := allocatorstorage.Restored(); err != nil {
+					t.Error(err)
+				}
+				if alive != "" {
+					put(alive)
+				} else {
+					cached.Store(must(c.etcd.Delete(t.Context(), key)).Header.Revision)
+				}
+				c.proxy.cut()
+				awaitChecks(t, "wrong", before["wrong"]+1)
+				if err := allocatorstorage.Restored(); err == nil || !strings.Contains(err.Error(), resource) {
+					t.Errorf("error %v, want one about %s", err, resource)
+				}
+			})
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	networkingv1informers "k8s.io/client-go/informers/networking/v1"
 	networkingv1client "k8s.io/client-go/kubernetes/typed/networking/v1"
@@ -77,17 +78,14 @@ func (c *MetaAllocator) SetObjectKeys(addresses, cidrs string) {
 	c.addressKeys, c.cidrKeys = addresses, cidrs
 }
 
-// CachedCIDRs returns the revision of the API server's watch cache of ServiceCIDR objects, and theirs by name.
-func (c *MetaAllocator) CachedCIDRs(ctx context.Context) (revision string, objects map[string]string, err error) {
-	list, err := c.client.ServiceCIDRs().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
-	if err != nil {
-		return "", nil, err
-	}
-	objects = make(map[string]string, len(list.Items))
-	for _, object := range list.Items {
-		objects[object.Name] = object.ResourceVersion
-	}
-	return list.ResourceVersion, objects, nil
+// CachedCIDRs returns the ServiceCIDR objects in the API server's watch cache.
+func (c *MetaAllocator) CachedCIDRs(ctx context.Context) (runtime.Object, error) {
+	return c.client.ServiceCIDRs().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+}
+
+// CachedAddresses returns the IPAddress objects in the API server's watch cache.
+func (c *MetaAllocator) CachedAddresses(ctx context.Context) (runtime.Object, error) {
+	return c.client.IPAddresses().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 }
 
 // errorOf returns the package's error for an error of the addresses, and records it in the request.

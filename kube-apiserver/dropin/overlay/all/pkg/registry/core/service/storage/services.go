@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,9 +25,11 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/component-base/tracing"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	api "k8s.io/kubernetes/pkg/apis/core"
 	apiv1 "k8s.io/kubernetes/pkg/apis/core/v1"
 	"k8s.io/kubernetes/pkg/apis/networking"
+	_ "k8s.io/kubernetes/pkg/apis/networking/install" // for the decoder of cacheOf
 	allocatorstorage "k8s.io/kubernetes/pkg/registry/core/service/allocator/storage"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/repaircontroller"
@@ -37,15 +40,13 @@ type services struct {
 	storage.Interface
 	// raw stores the same objects without a watch cache. Its writes have the conditions in their context.
 	raw storage.Interface
-	// prefix is that of the keys, as the storages know them; etcd has them below keys, which ends with a slash.
-	// cidrKeys is that of ServiceCIDR objects; "" if they are not in the etcd of Services.
-	prefix, keys, cidrKeys string
-	// cachedCIDRs returns the revision of the watch cache of ServiceCIDR objects, and theirs by name; nil if servers do
-	// not follow them.
-	cachedCIDRs func(context.Context) (revision string, objects map[string]string, err error)
+	// prefix is that of the keys, as the storages know them.
+	prefix string
 	// etcd is the client of raw.
 	etcd *clientv3.Client
-	// unchecked has an element if the watch caches are to be compared with etcd.
+	// caches are the watch caches that are compared with etcd, the largest last. unchecked has an element if they are
+	// to be.
+	caches     []*watchCache
 	unchecked  chan struct{}
 	newRequest func() *request
 	// deleting has the deletion of each deleted Service, by the object into which it was decoded, until its values are
@@ -61,9 +62,7 @@ func (r *REST) follow(status *genericregistry.Store, getter generic.RESTOptionsG
 		return err
 	}
 	s := &services{
-		Interface: r.Store.Storage.Storage, prefix: path.Join("/", options.ResourcePrefix),
-		keys:      path.Join("/", options.StorageConfig.Prefix, options.ResourcePrefix) + "/",
-		unchecked: make(chan struct{}, 1),
+		Interface: r.Store.Storage.Storage, prefix: path.Join("/", options.ResourcePrefix), unchecked: make(chan struct{}, 1),
 	}
 	raw, etcd, closeRaw, err := openRaw(options.StorageConfig, s.prefix, r.Store.NewFunc, r.Store.NewListFunc, s.checkAgain)
 	if err != nil {
@@ -90,11 +89,11 @@ func (r *REST) follow(status *genericregistry.Store, getter generic.RESTOptionsG
 	}
 	s.followDeletions(r, status)
 
-	addresses, err := keysOf(networking.Resource("ipaddresses"), &networking.IPAddress{}, options.StorageConfig, getter)
+	cidrs, err := cacheOf(networking.Resource("servicecidrs"), &networking.ServiceCIDR{}, options.StorageConfig, getter)
 	if err != nil {
 		return err
 	}
-	s.cidrKeys, err = keysOf(networking.Resource("servicecidrs"), &networking.ServiceCIDR{}, options.StorageConfig, getter)
+	addresses, err := cacheOf(networking.Resource("ipaddresses"), &networking.IPAddress{}, options.StorageConfig, getter)
 	if err != nil {
 		return err
 	}
@@ -112,12 +111,27 @@ func (r *REST) follow(status *genericregistry.Store, getter generic.RESTOptionsG
 			one.SetServices(list)
 		}
 		if one, ok := one.(interface{ SetObjectKeys(addresses, cidrs string) }); ok {
-			one.SetObjectKeys(addresses, s.cidrKeys)
+			one.SetObjectKeys(addresses.keys, cidrs.keys)
 		}
 		if one, ok := one.(interface {
-			CachedCIDRs(context.Context) (string, map[string]string, error)
-		}); ok && s.cidrKeys != "" {
-			s.cachedCIDRs = one.CachedCIDRs
+			CachedCIDRs(context.Context) (runtime.Object, error)
+			CachedAddresses(context.Context) (runtime.Object, error)
+		}); ok {
+			cidrs.list, addresses.list = one.CachedCIDRs, one.CachedAddresses
+		}
+	}
+	services, err := cacheOf(r.Store.DefaultQualifiedResource, &api.Service{}, options.StorageConfig, getter)
+	if err != nil {
+		return err
+	}
+	services.decoder = options.StorageConfig.Codec
+	services.list = func(ctx context.Context) (runtime.Object, error) {
+		list := &api.ServiceList{}
+		return list, s.Interface.GetList(ctx, s.prefix, storage.ListOptions{ResourceVersion: "0", Predicate: storage.Everything, Recursive: true}, list)
+	}
+	for _, cache := range []*watchCache{cidrs, addresses, services} {
+		if cache.keys != "" && cache.list != nil { // else in another etcd, or servers do not follow them
+			s.caches = append(s.caches, cache)
 		}
 	}
 	s.checkAgain() // the first check connects the client
@@ -153,17 +167,24 @@ func openRaw(config *storagebackend.ConfigForResource, prefix string, newObject,
 	}, nil
 }
 
-// keysOf returns the prefix of the keys of the objects of a resource; "" if they are not in the etcd of Services.
-func keysOf(resource schema.GroupResource, example runtime.Object, services *storagebackend.ConfigForResource, getter generic.RESTOptionsGetter) (string, error) {
+// cacheOf returns the watch cache of a resource, without its list, with objects of networking/v1. It has no keys if the
+// objects are not in the etcd of Services.
+func cacheOf(resource schema.GroupResource, example runtime.Object, services *storagebackend.ConfigForResource, getter generic.RESTOptionsGetter) (*watchCache, error) {
 	options, err := getter.GetRESTOptions(resource, example)
 	if err != nil {
-		return "", err
+		return nil, err
+	}
+	cache := &watchCache{
+		resource: resource.Resource, transformer: options.StorageConfig.Transformer, decoder: legacyscheme.Codecs.UniversalDecoder(networkingv1.SchemeGroupVersion),
+	}
+	if cache.transformer == nil {
+		cache.transformer = identity.NewEncryptCheckTransformer()
 	}
 	ours, theirs := slices.Sorted(slices.Values(services.Transport.ServerList)), slices.Sorted(slices.Values(options.StorageConfig.Transport.ServerList))
-	if !slices.Equal(ours, theirs) {
-		return "", nil
+	if slices.Equal(ours, theirs) {
+		cache.keys = path.Join("/", options.StorageConfig.Prefix, options.ResourcePrefix) + "/"
 	}
-	return path.Join("/", options.StorageConfig.Prefix, options.ResourcePrefix) + "/", nil
+	return cache, nil
 }
 
 // cached returns the object in the watch cache, so that a write does not read it from etcd; nil if there is none. It is

@@ -1,17 +1,25 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/klog/v2"
-	api "k8s.io/kubernetes/pkg/apis/core"
 	allocatorstorage "k8s.io/kubernetes/pkg/registry/core/service/allocator/storage"
 )
 
@@ -22,6 +30,9 @@ const (
 	retryCheck = 5 * time.Second
 	// keysPageSize is the number of keys in an answer of etcd.
 	keysPageSize = 5000
+	// comparedObjects is the number of the newest objects whose content is compared. etcd reads up to 128 in a
+	// transaction.
+	comparedObjects = 100
 )
 
 // checkAgain has the watch caches compared with etcd.
@@ -32,11 +43,9 @@ func (s *services) checkAgain() {
 	}
 }
 
-// checkCaches compares the watch caches of Services and ServiceCIDRs with etcd after each checkAgain, until ctx ends or
-// one is wrong. A restore ends the connections, and a watch goes on at its cache's revision: from there on the cache is
-// right if it was right at that revision, and else it is wrong until the server restarts. The cache of IPAddress
-// objects is not compared, and can be wrong alone. Nothing is written by it: etcd refuses the creation of an object
-// that the cache lacks, and the repair reads the object from etcd before it writes it.
+// checkCaches compares the watch caches with etcd after each checkAgain, until ctx ends or one is wrong. A restore ends
+// the connections, and a watch goes on at its cache's revision: from there on the cache is right if it was right at
+// that revision, and else it is wrong until the server restarts.
 func (s *services) checkCaches(ctx context.Context) {
 	for {
 		select {
@@ -62,45 +71,63 @@ func (s *services) checkCaches(ctx context.Context) {
 	}
 }
 
+// watchCache is the watch cache of a resource.
+type watchCache struct {
+	resource string
+	// keys is the prefix of the keys of its objects in etcd, and ends with a slash.
+	keys string
+	// transformer and decoder make an object in the form of the list of a value in etcd.
+	transformer value.Transformer
+	decoder     runtime.Decoder
+	// list returns the objects in the cache.
+	list func(context.Context) (runtime.Object, error)
+}
+
 // wrongCache returns the resource whose watch cache is wrong; "" for none.
 func (s *services) wrongCache(ctx context.Context) (resource string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	var cached api.ServiceList
-	if err := s.Interface.GetList(ctx, s.prefix, storage.ListOptions{ResourceVersion: "0", Predicate: storage.Everything, Recursive: true}, &cached); err != nil {
-		return "", err
-	}
-	revisions := make(map[string]string, len(cached.Items))
-	for i := range cached.Items {
-		service := &cached.Items[i]
-		revisions[service.Namespace+"/"+service.Name] = service.ResourceVersion
-	}
-	if isRight, err := s.had(ctx, s.keys, cached.ResourceVersion, revisions); err != nil || !isRight {
-		return "services", err
-	}
-	if s.cachedCIDRs == nil {
-		return "", nil
-	}
-	revision, revisions, err := s.cachedCIDRs(ctx)
-	if err != nil {
-		return "", err
-	}
-	if isRight, err := s.had(ctx, s.cidrKeys, revision, revisions); err != nil || !isRight {
-		return "servicecidrs", err
+	for _, cache := range s.caches {
+		if isRight, err := cache.isRight(ctx, s.etcd); err != nil || !isRight {
+			return cache.resource, err
+		}
 	}
 	return "", nil
 }
 
-// had returns whether etcd had exactly the objects with these mod revisions, by the rest of their keys, at a revision.
-// It fails if etcd has compacted that. Cost: a list of the keys in etcd.
-func (s *services) had(ctx context.Context, keys, revision string, objects map[string]string) (bool, error) {
-	at, err := strconv.ParseInt(revision, 10, 64)
+// isRight returns whether etcd had exactly the objects of the cache at its revision: the same keys with the same mod
+// revisions, and the newest of them with the same content. Two histories of etcd can have objects with the same keys
+// and mod revisions, but those that were written last have other UIDs there, or other times in their managedFields. It
+// fails if etcd has compacted the revision. Cost: a list of the keys in etcd.
+func (w *watchCache) isRight(ctx context.Context, etcd *clientv3.Client) (bool, error) {
+	list, err := w.list(ctx)
 	if err != nil {
 		return false, err
 	}
-	from, end, count := keys, clientv3.GetPrefixRangeEnd(keys), 0
-	for {
-		page, err := s.etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithRev(at), clientv3.WithKeysOnly(), clientv3.WithLimit(keysPageSize))
+	of, err := meta.ListAccessor(list)
+	if err != nil {
+		return false, err
+	}
+	at, err := strconv.ParseInt(of.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return false, err
+	}
+	cached := map[string]cachedObject{}
+	err = meta.EachListItem(list, func(object runtime.Object) error {
+		of, err := meta.Accessor(object)
+		if err != nil {
+			return err
+		}
+		revision, err := strconv.ParseInt(of.GetResourceVersion(), 10, 64)
+		cached[w.keys+path.Join(of.GetNamespace(), of.GetName())] = cachedObject{object, revision}
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	from, end, count := w.keys, clientv3.GetPrefixRangeEnd(w.keys), 0
+	for more := true; more; {
+		page, err := etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithRev(at), clientv3.WithKeysOnly(), clientv3.WithLimit(keysPageSize))
 		if errors.Is(err, rpctypes.ErrFutureRev) {
 			return false, nil // etcd has not got so far
 		}
@@ -108,13 +135,61 @@ func (s *services) had(ctx context.Context, keys, revision string, objects map[s
 			return false, err
 		}
 		for _, one := range page.Kvs {
-			if objects[strings.TrimPrefix(string(one.Key), keys)] != strconv.FormatInt(one.ModRevision, 10) {
+			if cached[string(one.Key)].revision != one.ModRevision {
+				return false, nil
+			}
+			from = string(one.Key) + "\x00"
+		}
+		count += len(page.Kvs)
+		more = page.More
+	}
+	if count != len(cached) {
+		return false, nil
+	}
+	newest := slices.SortedFunc(maps.Keys(cached), func(a, b string) int { return cmp.Compare(cached[b].revision, cached[a].revision) })
+	var reads []clientv3.Op
+	for _, key := range newest[:min(comparedObjects, len(newest))] {
+		reads = append(reads, clientv3.OpGet(key, clientv3.WithRev(at)))
+	}
+	read, err := etcd.Txn(ctx).Then(reads...).Commit()
+	if err != nil {
+		return false, err
+	}
+	for _, one := range read.Responses {
+		for _, stored := range one.GetResponseRange().Kvs {
+			object, err := w.decode(ctx, stored)
+			if err != nil {
+				return false, fmt.Errorf("key %s: %w", stored.Key, err)
+			}
+			if !equality.Semantic.DeepEqual(cached[string(stored.Key)].object, object) {
 				return false, nil
 			}
 		}
-		if count += len(page.Kvs); !page.More {
-			return count == len(objects), nil
-		}
-		from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
 	}
+	return true, nil
+}
+
+// cachedObject is an object with its mod revision.
+type cachedObject struct {
+	object   runtime.Object
+	revision int64
+}
+
+// decode decodes an object in etcd.
+func (w *watchCache) decode(ctx context.Context, stored *mvccpb.KeyValue) (runtime.Object, error) {
+	plain, _, err := w.transformer.TransformFromStorage(ctx, stored.Value, value.DefaultContext(stored.Key))
+	if err != nil {
+		return nil, err
+	}
+	object, err := runtime.Decode(w.decoder, plain)
+	if err != nil {
+		return nil, err
+	}
+	of, err := meta.Accessor(object)
+	if err != nil {
+		return nil, err
+	}
+	of.SetResourceVersion(strconv.FormatInt(stored.ModRevision, 10))
+	object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // as in a list
+	return object, nil
 }

@@ -40,7 +40,7 @@ func (allStores) Collect(to chan<- prometheus.Metric) {
 // cacheChecks counts the checks of watch caches.
 var cacheChecks = metrics.NewCounterVec(&metrics.CounterOpts{
 	Name: "rangekeeper_watch_cache_checks_total",
-	Help: "How often the watch caches of Services and ServiceCIDRs were compared with etcd, at the start and after each new connection, by the result: right, or wrong, as after a restore of etcd.",
+	Help: "How often the watch caches of Services, ServiceCIDRs and IPAddress objects were compared with etcd, at the start and after each new connection, by the result: right, or wrong, as after a restore of etcd.",
 }, []string{"result"})
 
 func init() { legacyregistry.MustRegister(cacheChecks) }
