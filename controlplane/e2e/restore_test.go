@@ -1,10 +1,18 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
@@ -61,6 +69,58 @@ func TestStockRestoreUnderServers(t *testing.T) {
 		ports, addresses := leaks(t, etcd.Client())
 		t.Logf("%d node ports and %d addresses leaked", len(ports), len(addresses))
 	})
+}
+
+// TestDeletionsUnderWay stops a server while it deletes Services, some of which are gone from etcd and their IPAddress
+// objects are not. An etcd that has all of them is put back, and the server goes on. It must not delete the objects:
+// the Services are there again.
+func TestDeletionsUnderWay(t *testing.T) { onNewest(t, testDeletionsUnderWay) }
+
+func testDeletionsUnderWay(t *testing.T, version apiservertest.Version) {
+	const count, deleters = 96, 16
+	rounds := 2
+	if isLong {
+		rounds = 20
+	}
+	etcd := etcdtest.StartCluster(t, 1)
+	client := etcd.Client()
+	server := startOn(t, etcd.Endpoints(), version, true, 1)[0]
+	w := newWorkload(0, server)
+	services := w.servers[0].CoreV1().Services(metav1.NamespaceDefault)
+	stored := func() int64 {
+		keys := clusterstate.ServiceKeys(clusterstate.DefaultPrefix)
+		return must(client.Get(t.Context(), keys, clientv3.WithPrefix(), clientv3.WithCountOnly())).Count
+	}
+	for round := range rounds {
+		name := func(i int) string { return fmt.Sprintf("s-%d-%d", round, i) }
+		for i := range count {
+			if err := w.create(t.Context(), name(i), corev1.ServiceSpec{IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyRequireDualStack), Ports: ports("TCP")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		copied, all := etcd.CopyData(0), stored()
+		var deletions sync.WaitGroup
+		for first := range deleters {
+			deletions.Go(func() {
+				for i := first; i < count; i += deleters {
+					// What is refused, clients try again, also by themselves.
+					services.Delete(t.Context(), name(i), metav1.DeleteOptions{})
+				}
+			})
+		}
+		for stored() > all-count/4 {
+		}
+		server.Pause()
+		left := stored()
+		etcd.PutBack(0, copied)
+		server.Resume()
+		deletions.Wait()
+		if err := w.create(t.Context(), name(count), clusterIP); err != nil {
+			t.Error(err)
+		}
+		t.Logf("stopped when %d of %d Services were deleted", all-left, count)
+		checkHistory(t, client)
+	}
 }
 
 // restoreUnderServers returns when the load has ended, which has gone on after the restore.

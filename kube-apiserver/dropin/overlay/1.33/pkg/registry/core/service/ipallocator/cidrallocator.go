@@ -65,7 +65,7 @@ func newAllocator(
 	bitmapAllocator Interface,
 	startTimeout time.Duration,
 ) (*MetaAllocator, error) {
-	c, err := newAddresses(client, serviceCIDRInformer, ipAddressInformer, isIPv6, startTimeout)
+	c, err := newAddresses(throughStored{client}, serviceCIDRInformer, ipAddressInformer, isIPv6, startTimeout)
 	if err != nil {
 		return nil, err
 	}

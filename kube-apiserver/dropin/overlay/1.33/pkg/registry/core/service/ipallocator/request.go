@@ -1,7 +1,6 @@
 package ipallocator
 
 import (
-	"context"
 	"errors"
 	"net"
 	"strconv"
@@ -20,6 +19,8 @@ import (
 // its Service gives up.
 type request struct {
 	addresses *ipaddress.Allocator
+	// stored are the objects for releases; nil in tests without a storage.
+	stored Stored
 	// addressKeys and cidrKeys are those of the MetaAllocator.
 	addressKeys, cidrKeys string
 	// bitmap is the request to the bitmap of the first CIDR, which older servers read; nil if there is none.
@@ -36,7 +37,7 @@ var _ allocator.Request = (*request)(nil)
 
 // ForRequest returns an allocator of the same addresses for one request, and the request.
 func (c *MetaAllocator) ForRequest() (Interface, allocator.Request) {
-	own, q := *c, &request{addresses: c.objects, addressKeys: c.addressKeys, cidrKeys: c.cidrKeys}
+	own, q := *c, &request{addresses: c.objects, stored: beginStored(), addressKeys: c.addressKeys, cidrKeys: c.cidrKeys}
 	own.request = q
 	source, ok := c.bitmapAllocator.(interface {
 		ForRequest() (Interface, allocator.Request)
@@ -115,7 +116,7 @@ func (q *request) recordFailure(err error) {
 func (q *request) Undo() error {
 	var errs []error
 	for _, object := range q.created {
-		errs = append(errs, q.addresses.Undo(context.Background(), object))
+		errs = append(errs, q.addresses.Undo(releasing(q.stored), object))
 	}
 	q.created, q.released = nil, nil
 	if q.bitmap != nil {
@@ -129,7 +130,7 @@ func (q *request) Commit(owner allocator.Owner) error {
 	service := networkingv1.ParentReference{Resource: "services", Namespace: owner.Namespace, Name: owner.Name}
 	var errs []error
 	for _, ip := range q.released {
-		errs = append(errs, q.addresses.Release(context.Background(), addressOf(ip), service, uint64(owner.AsOf)))
+		errs = append(errs, q.addresses.Release(releasing(q.stored), addressOf(ip), service, uint64(owner.AsOf)))
 	}
 	q.created, q.released = nil, nil
 	if q.bitmap != nil {

@@ -19,6 +19,7 @@ import (
 	apiv1 "k8s.io/kubernetes/pkg/apis/networking/v1"
 	"k8s.io/kubernetes/pkg/apis/networking/validation"
 	allocatorstorage "k8s.io/kubernetes/pkg/registry/core/service/allocator/storage"
+	"k8s.io/kubernetes/pkg/registry/core/service/ipallocator"
 	"k8s.io/kubernetes/pkg/registry/core/service/ipallocator/controller"
 	"k8s.io/kubernetes/pkg/registry/networking/ipaddress"
 	ipaddressstorage "k8s.io/kubernetes/pkg/registry/networking/ipaddress/storage"
@@ -26,18 +27,20 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/requesttimeout"
 )
 
-// openAddresses gives the repair of IPAddress objects a storage of them, without a watch cache, until it is closed.
+// openAddresses gives the repair of IPAddress objects, and the releases of requests, a storage of them, without a watch
+// cache, until it is closed.
 func openAddresses(getter generic.RESTOptionsGetter) (closeAddresses func(), err error) {
 	store, err := ipaddressstorage.NewREST(withoutCache{getter})
 	if err != nil {
 		return nil, err
 	}
 	store.UpdateStrategy = assigning{ipaddress.Strategy}
-	takeBack := controller.SetObjects(func() controller.Objects {
-		return addresses{store, allocatorstorage.Connections()}
-	})
+	begin := func() addresses { return addresses{store, allocatorstorage.Connections()} }
+	takeBack := controller.SetObjects(func() controller.Objects { return begin() })
+	takeBackStored := ipallocator.SetStored(func() ipallocator.Stored { return begin() })
 	return func() {
 		takeBack()
+		takeBackStored()
 		store.Destroy()
 	}, nil
 }
@@ -64,8 +67,9 @@ func (assigning) ValidateUpdate(_ context.Context, object, _ runtime.Object) fie
 	return validation.ValidateIPAddress(object.(*networking.IPAddress))
 }
 
-// addresses are the objects for one repair. It writes an object only over the connections to etcd with which it has
-// read it: an etcd that was restored meanwhile can have another object with the same name and revision.
+// addresses are the objects for one repair, or for the releases of one request. It writes an object only over the
+// connections to etcd with which that began: an etcd that was restored meanwhile can have another object with the same
+// name and revision, or the same one of a Service that is there again.
 type addresses struct {
 	store       *ipaddressstorage.REST
 	connections int64
