@@ -72,8 +72,11 @@ func (l ListStored) list(ctx context.Context, at int64) ([]*corev1.Service, rang
 }
 
 // ListElsewhere lists all Services that are in another store than the ranges, or whose store nobody can read but an API
-// server: [APIServices]. Nothing is repaired by it once a range has noticed that its etcd was restored, and nobody
-// notices that the store of the Services was. So it is for what has no other list.
+// server: [APIServices]. Such a list can be wrong once etcd was restored under a running API server, and nothing proves
+// that it is not: no request of the API goes around the watch cache but the GET of a Service whose name is known. So
+// nothing is repaired by it once a range has noticed that its store was restored, until the program restarts; nobody
+// notices that only the store of the Services was. So it is for what has no other list, and where API servers are
+// restarted after a restore, as Kubernetes demands.
 type ListElsewhere func(ctx context.Context) ([]*corev1.Service, error)
 
 func (l ListElsewhere) list(ctx context.Context, _ int64) ([]*corev1.Service, rangekeeper.ServiceList, error) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,7 +24,11 @@ import (
 //
 // A leak is cleaned if as many passes as the reference needs have seen it, an interval apart. All are counted from the
 // start once the range was written between the passes, but for what a [Follower] knows: then only those of the values
-// that were changed. between is time that is added between two passes, for tests that do not wait for the interval.
+// that were changed. Once the object has an older ResourceVersion than before, or another content at the same one, its
+// store was restored under the program: then a list of Services over an API server proves nothing, and passes set and
+// clear nothing until the program restarts. A restore goes unnoticed if the object was written so often since that its
+// ResourceVersion is a later one. between is time that is added between two passes, for tests that do not wait for the
+// interval.
 func OverRegistry(registry Registry, rangeSpec string, between time.Duration) repair.Range {
 	values, err := rangekeeper.ParsePortRange(rangeSpec)
 	if err != nil {
@@ -31,7 +36,7 @@ func OverRegistry(registry Registry, rangeSpec string, between time.Duration) re
 			return refusing{fmt.Errorf("range %q: %w", rangeSpec, err)}
 		}
 	}
-	return &registered{registry: registry, values: values, between: between, started: time.Now(), revision: 1}
+	return &registered{registry: registry, values: values, between: between, started: time.Now(), store: 1, revision: 1}
 }
 
 // registered drives a committer over a registry, which it presents as a key of etcd.
@@ -53,6 +58,9 @@ type registered struct {
 	content         content
 	resourceVersion string
 	revision        int64
+	// store numbers the histories of the registry: a restored one is another store for the committer. newest is the
+	// highest ResourceVersion of this one, 0 if its versions are no numbers.
+	store, newest uint64
 	// ahead are states that came after it and that the committer has not seen, the next one first.
 	ahead []content
 	// conflicts is how often another write came before that of the Repair under way.
@@ -172,7 +180,7 @@ func (d *registered) perform(step rangekeeper.Step, now time.Duration) error {
 		d.failure = err
 		return d.committer.Refused(now, err.Error())
 	}
-	answer := rangekeeper.Answer{ClusterID: 1, RaftTerm: 1, Revision: d.revision, Held: held}
+	answer := rangekeeper.Answer{ClusterID: d.store, RaftTerm: 1, Revision: d.revision, Held: held}
 	if !held {
 		answer.Key = d.key()
 		answer.Value, err = json.Marshal(corev1.RangeAllocation{
@@ -254,6 +262,12 @@ func (d *registered) get() (err error) {
 		return fmt.Errorf("read the range %s: %w", d.values, err)
 	}
 	now := contentOf(stored)
+	if d.isRestored(stored.ResourceVersion, now) {
+		d.store, d.newest, d.ahead, isKnown = d.store+1, 0, nil, false
+	}
+	if version, err := strconv.ParseUint(stored.ResourceVersion, 10, 64); err == nil {
+		d.newest = max(d.newest, version)
+	}
 	if isSame := now == d.content && stored.ResourceVersion == d.resourceVersion; !isSame || len(d.ahead) > 0 {
 		var between content
 		if isKnown && len(d.ahead) == 0 {
@@ -267,6 +281,16 @@ func (d *registered) get() (err error) {
 	}
 	d.read, d.resourceVersion = stored, stored.ResourceVersion
 	return nil
+}
+
+// isRestored reports whether the history that was read before cannot have come to a state.
+func (d *registered) isRestored(resourceVersion string, now content) bool {
+	version, err := strconv.ParseUint(resourceVersion, 10, 64)
+	known := d.content
+	if len(d.ahead) > 0 {
+		known = d.ahead[len(d.ahead)-1]
+	}
+	return err == nil && version < d.newest || resourceVersion != "" && resourceVersion == d.resourceVersion && now != known
 }
 
 // goOn presents the next state that the committer has not seen, and returns whether there was one.

@@ -142,6 +142,41 @@ func TestRegistryIsWrittenBetweenPasses(t *testing.T) {
 	}
 }
 
+// TestRegistryIsRestored puts an older version of the range back, which has a port of a Service that the list lacks, as
+// after a restore of etcd under a kube-apiserver. No pass may clear it.
+func TestRegistryIsRestored(t *testing.T) {
+	for name, restore := range map[string]func(stored *versioned){
+		"to an older version":                func(stored *versioned) { stored.version -= 5 },
+		"and written up to the same version": func(stored *versioned) { stored.version-- },
+	} {
+		t.Run(name, func(t *testing.T) {
+			stored := &versioned{t: t, version: 100}
+			stored.set(110)
+			config, _ := over(fake.NewClientset(service("one", 110)), Range{passes: OverRegistry(stored, "100-200", betweenPasses)})
+			loop := New(config)
+			if err := loop.Once(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			stored.set(110, 111)
+			restore(stored)
+			for range 6 {
+				if err := loop.Once(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				stored.version++ // by others
+			}
+			for range 6 {
+				if err := loop.Once(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !stored.has(111) {
+				t.Error("a port of a Service that the list lacks was cleared")
+			}
+		})
+	}
+}
+
 // TestRegistryLeaks cleans a leak in the third pass, each an interval after the one before.
 func TestRegistryLeaks(t *testing.T) {
 	stored := &versioned{t: t}
