@@ -115,12 +115,17 @@ func (c *cluster) stored(t *testing.T, tenant, name string, r rangekeeper.Range)
 	if err != nil || len(got.Kvs) != 1 {
 		t.Fatal(tenant, name, got, err)
 	}
-	object := must(rangekeeper.DecodeRangeAllocation(got.Kvs[0].Value))
+	return valuesIn(got.Kvs[0].Value, r)
+}
+
+// valuesIn returns the values that are recorded in a stored range.
+func valuesIn(stored []byte, r rangekeeper.Range) (values []string) {
+	object := must(rangekeeper.DecodeRangeAllocation(stored))
 	defer object.Close()
 	a := must(rangekeeper.NewAllocator(r, rangekeeper.Contiguous, 1))
 	defer a.Close()
 	if err := a.Restore(r.String(), must(object.Data(nil))); err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
 	for value := range a.All() {
 		values = append(values, value.String())
