@@ -11,7 +11,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -330,8 +329,7 @@ func (r *RepairIPAddress) repairClusterIP(service *v1.Service, ip net.IP) error 
 		r.warn(service, "ClusterIPNotAllocated", "ClusterIPAllocation", "Cluster IP [%v]: %s is not allocated; repairing", familyOf(ip), ip)
 		return r.create(objects, ip.String(), service)
 	case rangekeeper.ClusterIPReplace:
-		r.warnWrongReference(service, address)
-		return r.assign(objects, address, service)
+		return r.repairReference(objects, address, service)
 	case rangekeeper.ClusterIPReshape:
 		return r.assign(objects, address, service)
 	}
@@ -345,11 +343,6 @@ func addressObject(address *networkingv1.IPAddress, service cache.ObjectName) *r
 	}
 	parent, hasParent := parentOf(address)
 	return &rangekeeper.AddressObject{Managed: isOwn(address), Labelled: hasFamily(address), RefersHere: hasParent && parent == service}
-}
-
-func (r *RepairIPAddress) warnWrongReference(service *v1.Service, address *networkingv1.IPAddress) {
-	r.warn(service, "ClusterIPNotAllocated", "ClusterIPAllocation", "the ClusterIP [%v]: %s for Service %s/%s has a wrong reference; repairing",
-		familyOf(netutils.ParseIPSloppy(address.Name)), address.Name, service.Namespace, service.Name)
 }
 
 // parentKind reads the Service to which an object refers from the API server.
@@ -431,13 +424,11 @@ func (r *RepairIPAddress) repairAddress(address *networkingv1.IPAddress) error {
 	}
 	switch {
 	case user != nil:
-		r.warnWrongReference(user, address)
-		return r.assign(objects, address, user)
+		return r.repairReference(objects, address, user)
 	case verdict == rangekeeper.IPAddressNoService:
 		return r.remove(objects, address)
 	}
-	_, err = r.removeUnused(objects, address)
-	return err
+	return r.removeUnused(objects, address)
 }
 
 // stays reports whether an object is left as it is, at least for now.
@@ -516,6 +507,19 @@ func (r *RepairIPAddress) create(objects objects, address string, service *v1.Se
 	return r.removeIfGivenUp(objects, created, service)
 }
 
+// repairReference makes an object refer to a Service that has its address. A client of the API cannot: then the object
+// stays. Nobody gets the address while there is an object, and once no Service has the address, this one is deleted as
+// any unused object.
+func (r *RepairIPAddress) repairReference(objects objects, address *networkingv1.IPAddress, service *v1.Service) error {
+	err, then := r.assign(objects, address, service), "repairing"
+	if apierrors.IsInvalid(err) {
+		err, then = nil, "the API server lets nobody change it, please recreate service"
+	}
+	r.warn(service, "ClusterIPNotAllocated", "ClusterIPAllocation", "the ClusterIP [%v]: %s for Service %s/%s has a wrong reference; %s",
+		familyOf(netutils.ParseIPSloppy(address.Name)), address.Name, service.Namespace, service.Name, then)
+	return err
+}
+
 // assign gives an object the labels of the allocator and the reference to a Service that has its address, in one write.
 func (r *RepairIPAddress) assign(objects objects, address *networkingv1.IPAddress, service *v1.Service) error {
 	right := newIPAddress(address.Name, service)
@@ -526,14 +530,6 @@ func (r *RepairIPAddress) assign(objects objects, address *networkingv1.IPAddres
 	}
 	delete(assigned.Annotations, removing)
 	assigned, err := objects.Update(context.Background(), assigned, metav1.UpdateOptions{})
-	if apierrors.IsInvalid(err) && !equality.Semantic.DeepEqual(address.Spec, right.Spec) {
-		// The API does not let a client change the reference.
-		removed, err := r.removeUnused(objects, address)
-		if err != nil || !removed {
-			return err
-		}
-		return r.create(objects, address.Name, service)
-	}
 	if err != nil {
 		return err
 	}
@@ -554,31 +550,31 @@ func (r *RepairIPAddress) removeIfGivenUp(objects objects, written *networkingv1
 // removing is the annotation of an object that a repair is about to delete.
 const removing = "rangekeeper/removing"
 
-// removeUnused deletes an object unless the Service that it refers to has the address, which it returns. The write of a
-// new Service may be under way for minutes, with the condition that its object is as it was created
-// (ipallocator.request). So the repair writes the object first: either it finds the Service after that, or the Service
-// is never written with the address.
-func (r *RepairIPAddress) removeUnused(objects objects, address *networkingv1.IPAddress) (bool, error) {
+// removeUnused deletes an object unless the Service that it refers to has the address. The write of a new Service may
+// be under way for minutes, with the condition that its object is as it was created (ipallocator.request). So the
+// repair writes the object first: either it finds the Service after that, or the Service is never written with the
+// address.
+func (r *RepairIPAddress) removeUnused(objects objects, address *networkingv1.IPAddress) error {
 	marked := address.DeepCopy()
 	metav1.SetMetaDataAnnotation(&marked.ObjectMeta, removing, r.clock.Now().UTC().Format(time.RFC3339Nano))
 	marked, err := objects.Update(context.Background(), marked, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
 		r.sightings.forget(address.Name)
-		return true, nil
+		return nil
 	}
 	if err != nil {
-		return false, err
+		return err
 	}
 	parent, err := r.parentKind(marked)
 	if err != nil {
-		return false, err // the next pass marks it again
+		return err // the next pass marks it again
 	}
 	if parent == rangekeeper.ParentUses {
 		delete(marked.Annotations, removing)
 		_, err = objects.Update(context.Background(), marked, metav1.UpdateOptions{})
-		return false, err
+		return err
 	}
-	return true, r.remove(objects, marked)
+	return r.remove(objects, marked)
 }
 
 // remove deletes an object, unless it was written or recreated since it was read.
