@@ -418,6 +418,28 @@ func TestRunAgain(t *testing.T) {
 	}
 }
 
+// TestEndOfAPass ends a fleet while a pass lists Services: that says nothing about the tenant, and is not reported.
+func TestEndOfAPass(t *testing.T) {
+	c, p := newCluster(t), newPasses()
+	tenant, listing := c.tenant("t"), make(chan struct{})
+	tenant.Services = func(ctx context.Context, _ int64) ([]*corev1.Service, int64, error) {
+		close(listing)
+		<-ctx.Done()
+		return nil, 0, ctx.Err()
+	}
+	f, stop := startUntil(t, Config{Interval: 50 * time.Millisecond, Timeout: time.Minute, Passed: p.add})
+	if err := f.Add(tenant); err != nil {
+		t.Fatal(err)
+	}
+	<-listing
+	stop()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := p.counts["t"]; n != 0 {
+		t.Errorf("%d passes are reported, the last of which ended with %v", n, p.last["t"].Err)
+	}
+}
+
 // TestUseLongerThanPasses uses a range while two passes end, which close the ranges that nobody uses.
 func TestUseLongerThanPasses(t *testing.T) {
 	c, p := newCluster(t), newPasses()
