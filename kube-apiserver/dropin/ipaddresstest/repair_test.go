@@ -629,6 +629,38 @@ func TestServiceOfTheLastMoment(t *testing.T) {
 	})
 }
 
+// TestObjectOfTheLastMoment has another server give an object to a Service with its address, after the repair has
+// marked it and before the deletion.
+func TestObjectOfTheLastMoment(t *testing.T) {
+	runRepair(t, func(c *cluster) {
+		object := c.address(ipv4, "a", 0)
+		given := object.DeepCopy()
+		given.Spec.ParentRef.Name = "b"
+		deletions := 0
+		c.api.PrependReactor("delete", "ipaddresses", func(k8stesting.Action) (bool, runtime.Object, error) {
+			if deletions++; deletions > 1 {
+				return false, nil, nil
+			}
+			given.ResourceVersion = c.revision()
+			for _, client := range []*fake.Clientset{c.api, c.cache} {
+				if err := client.Tracker().Add(c.service("b", ipv4)); err != nil {
+					c.Error(err)
+				}
+				if err := client.Tracker().Update(networkingv1.SchemeGroupVersion.WithResource("ipaddresses"), given, ""); err != nil {
+					c.Error(err)
+				}
+			}
+			return false, nil, nil
+		})
+		c.put(object)
+		c.pass(requestTimeout + 2*interval)
+		stored := c.stored(ipv4)
+		if deletions != 1 || stored == nil || stored.UID != object.UID || stored.Spec.ParentRef.Name != "b" {
+			c.Errorf("%d deletions, the object is %+v", deletions, stored)
+		}
+	})
+}
+
 // TestStaleObjectIsNotRemoved writes an object in the API server only. The repair must not delete the stored version.
 func TestStaleObjectIsNotRemoved(t *testing.T) {
 	for name, change := range map[string]func(c *cluster, object *networkingv1.IPAddress){
