@@ -69,6 +69,7 @@ func newAllocator(
 	if err != nil {
 		return nil, err
 	}
+	c.client = client // which released tests look at
 	return &MetaAllocator{addresses: c, bitmapAllocator: bitmapAllocator}, nil
 }
 
