@@ -173,8 +173,6 @@ func (s *Server) Restart() {
 	defer log.Close() // the child has its own
 	command := exec.Command(s.program, s.flags()...)
 	command.Stdout, command.Stderr = log, log
-	// It lives for seconds, and has little to collect before it ends.
-	command.Env = append(os.Environ(), "GOGC=off", "GOMEMLIMIT=1GiB")
 	s.child, err = s.start(command)
 	if errors.Is(err, errors.ErrUnsupported) {
 		s.t.Skipf("a server whose clock is %v ahead: %v", s.config.ClockOffset, err)
