@@ -34,7 +34,7 @@ func startObjects(t *testing.T) (c *cluster, client *fake.Clientset, putCIDR fun
 	factory.Start(t.Context().Done())
 	c = start(t, addresses)
 	// The objects themselves are only with the client.
-	t.Cleanup(ipallocator.SetStored(func() ipallocator.Stored { return client.NetworkingV1().IPAddresses() }))
+	t.Cleanup(ipallocator.SetObjects(func() ipallocator.Objects { return client.NetworkingV1().IPAddresses() }))
 	return c, client, func(name, cidr string) {
 		t.Helper()
 		revision := must(c.etcd.Put(t.Context(), cidrKeys+name, "the ServiceCIDR")).Header.Revision

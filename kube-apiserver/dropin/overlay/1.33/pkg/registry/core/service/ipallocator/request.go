@@ -20,7 +20,7 @@ import (
 type request struct {
 	addresses *ipaddress.Allocator
 	// stored are the objects for releases; nil in tests without a storage.
-	stored Stored
+	stored Objects
 	// addressKeys and cidrKeys are those of the MetaAllocator.
 	addressKeys, cidrKeys string
 	// bitmap is the request to the bitmap of the first CIDR, which older servers read; nil if there is none.
@@ -37,7 +37,7 @@ var _ allocator.Request = (*request)(nil)
 
 // ForRequest returns an allocator of the same addresses for one request, and the request.
 func (c *MetaAllocator) ForRequest() (Interface, allocator.Request) {
-	own, q := *c, &request{addresses: c.objects, stored: beginStored(), addressKeys: c.addressKeys, cidrKeys: c.cidrKeys}
+	own, q := *c, &request{addresses: c.objects, stored: BeginObjects(), addressKeys: c.addressKeys, cidrKeys: c.cidrKeys}
 	own.request = q
 	source, ok := c.bitmapAllocator.(interface {
 		ForRequest() (Interface, allocator.Request)

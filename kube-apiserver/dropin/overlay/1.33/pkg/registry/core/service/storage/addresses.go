@@ -20,7 +20,6 @@ import (
 	"k8s.io/kubernetes/pkg/apis/networking/validation"
 	allocatorstorage "k8s.io/kubernetes/pkg/registry/core/service/allocator/storage"
 	"k8s.io/kubernetes/pkg/registry/core/service/ipallocator"
-	"k8s.io/kubernetes/pkg/registry/core/service/ipallocator/controller"
 	"k8s.io/kubernetes/pkg/registry/networking/ipaddress"
 	ipaddressstorage "k8s.io/kubernetes/pkg/registry/networking/ipaddress/storage"
 
@@ -35,12 +34,9 @@ func openAddresses(getter generic.RESTOptionsGetter) (closeAddresses func(), err
 		return nil, err
 	}
 	store.UpdateStrategy = assigning{ipaddress.Strategy}
-	begin := func() addresses { return addresses{store, allocatorstorage.Connections()} }
-	takeBack := controller.SetObjects(func() controller.Objects { return begin() })
-	takeBackStored := ipallocator.SetStored(func() ipallocator.Stored { return begin() })
+	takeBack := ipallocator.SetObjects(func() ipallocator.Objects { return addresses{store, allocatorstorage.Connections()} })
 	return func() {
 		takeBack()
-		takeBackStored()
 		store.Destroy()
 	}, nil
 }
