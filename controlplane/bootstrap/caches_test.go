@@ -2,19 +2,13 @@ package bootstrap
 
 import (
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
@@ -31,38 +25,14 @@ func TestBrokenWatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceDefault}}
-	if _, err := client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Fatal(err)
-	}
+	server.Initialise()
 	endpoints := client.CoreV1().Endpoints(metav1.NamespaceDefault)
 	if _, err := endpoints.Create(t.Context(), &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: serviceName}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 
-	target, err := url.Parse(api.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport, err := rest.TransportFor(api)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.Transport = transport
-	var refuses atomic.Bool
-	var refused atomic.Int64
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if refuses.Load() && strings.HasSuffix(r.URL.Path, "/endpoints") {
-			refused.Add(1)
-			w.WriteHeader(http.StatusForbidden)
-			return
-		}
-		proxy.ServeHTTP(w, r)
-	}))
-	t.Cleanup(front.Close)
-	t.Cleanup(front.CloseClientConnections)
-	c, err := newCluster(&rest.Config{Host: front.URL, QPS: -1})
+	front, config := StartFrontend(t, api, func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/endpoints") })
+	c, err := newCluster(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,9 +50,8 @@ func TestBrokenWatch(t *testing.T) {
 	if _, ok := c.get(t.Context(), key, false).(found); !ok {
 		t.Fatal("the object is not there")
 	}
-	refuses.Store(true)
-	front.CloseClientConnections()
-	await("the watch does not begin again", func() bool { return refused.Load() > 1 })
+	front.Answer(http.StatusForbidden)
+	await("the watch does not begin again", func() bool { return front.Answered() > 1 })
 	if err := endpoints.Delete(t.Context(), serviceName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

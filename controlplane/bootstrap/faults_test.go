@@ -2,22 +2,16 @@ package bootstrap_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -27,47 +21,6 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
-
-// frontend stands before an API server, and can answer in its place.
-type frontend struct {
-	server *httptest.Server
-	// code is what it answers to everything; 0 for what the API server answers.
-	code     atomic.Int32
-	answered atomic.Int64
-}
-
-func startFrontend(t *testing.T, api *rest.Config) (*frontend, *rest.Config) {
-	t.Helper()
-	anonymous := rest.CopyConfig(api)
-	anonymous.BearerToken = "" // the client's own is passed on
-	proxy := httputil.NewSingleHostReverseProxy(must(url.Parse(api.Host)))
-	proxy.Transport = must(rest.TransportFor(anonymous))
-	f := new(frontend)
-	f.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		code := int(f.code.Load())
-		if code == 0 {
-			proxy.ServeHTTP(w, r)
-			return
-		}
-		f.answered.Add(1)
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Retry-After", "1") // as API servers say it
-		w.WriteHeader(code)
-		json.NewEncoder(w).Encode(metav1.Status{
-			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-			Status:   metav1.StatusFailure, Code: int32(code), Message: "too much to do", Reason: metav1.StatusReasonUnknown,
-		})
-	}))
-	t.Cleanup(f.server.Close)
-	t.Cleanup(f.server.CloseClientConnections) // of watches
-	return f, &rest.Config{Host: f.server.URL, BearerToken: api.BearerToken, QPS: -1}
-}
-
-// answer makes it answer everything with this code, and ends what is under way.
-func (f *frontend) answer(code int) {
-	f.code.Store(int32(code))
-	f.server.CloseClientConnections()
-}
 
 // reportedOnce checks that of each work each reason was reported at most once, and its end.
 func reportedOnce(t *testing.T, log *syncBuffer) {
@@ -103,10 +56,10 @@ func TestServerRefuses(t *testing.T) {
 		addresses := []string{"192.0.2.11", "192.0.2.12", "192.0.2.13"}
 		startHost(t, etcd, api, bootstrap.Config{AdvertiseAddress: addresses[0], Periods: periods})
 		eventually(t, kubernetesObjects(t, client, addresses[0]))
-		var fronts []*frontend
+		var fronts []*bootstrap.Frontend
 		var hosts []*host
 		for _, address := range addresses[1:] {
-			front, config := startFrontend(t, api)
+			front, config := bootstrap.StartFrontend(t, api, func(*http.Request) bool { return true })
 			fronts = append(fronts, front)
 			hosts = append(hosts, startHost(t, etcd, config, bootstrap.Config{AdvertiseAddress: address, Periods: periods}))
 		}
@@ -124,7 +77,7 @@ func TestServerRefuses(t *testing.T) {
 		}
 		began := must(etcd.Client().Get(t.Context(), endpointsKey)).Header.Revision
 		for i, code := range []int{http.StatusTooManyRequests, http.StatusInternalServerError} {
-			fronts[i].answer(code)
+			fronts[i].Answer(code)
 		}
 		time.Sleep(periods.LeaseTTL + periods.Endpoints) // longer than a lease lives
 		if err := leases(t, etcd, addresses...)(); err != nil {
@@ -133,7 +86,7 @@ func TestServerRefuses(t *testing.T) {
 		works := []string{"kubernetesService", "namespaces"} // repairs of node ports need etcd only
 		for i, front := range fronts {
 			eventually(t, func() error {
-				if n := front.answered.Load(); n < 10 {
+				if n := front.Answered(); n < 10 {
 					return fmt.Errorf("only %d requests were refused", n)
 				}
 				return nil
@@ -141,7 +94,7 @@ func TestServerRefuses(t *testing.T) {
 			for _, work := range works {
 				eventually(t, hosts[i].fails(work, before[i]))
 			}
-			front.answer(0)
+			front.Answer(0)
 		}
 		must(etcd.Client().Delete(t.Context(), endpointsKey))
 		eventually(t, kubernetesObjects(t, client, addresses...))
