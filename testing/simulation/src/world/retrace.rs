@@ -71,9 +71,7 @@ impl World {
                 Step::Other => self.store.write_other(),
             }
         }
-        if self.is_retraced {
-            note!(self, "others repeat what was lost: {:b}", self.store.mask());
-        }
+        note!(self, "others repeat what was lost: {:b}", self.store.mask());
     }
 
     /// A Service of this name is written, with what no other one has.

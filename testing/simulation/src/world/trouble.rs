@@ -178,7 +178,9 @@ impl World {
                 claim.state = State::Ended;
             }
         }
-        self.retrace(lost.unwrap_or_default());
+        if let Some(lost) = lost {
+            self.retrace(lost);
+        }
         for server in 0..self.servers.len() {
             let one = &mut self.servers[server];
             one.knowledge = Default::default();
