@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	typedv1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
@@ -100,19 +101,7 @@ func TestStockLateWrites(t *testing.T) {
 }
 
 func (l lateWrites) run(t *testing.T, version apiservertest.Version, isRangekeeper bool) *clientv3.Client {
-	etcd := must(embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir(), KeepHistory: true}))
-	t.Cleanup(etcd.Close)
-	proxy := tcpproxy.Start(t, must(url.Parse(etcd.Endpoints()[0])).Host)
-	var servers []*apiservertest.Server
-	for i, endpoint := range []string{etcd.Endpoints()[0], "http://" + proxy.Address()} {
-		config := serverConfig([]string{endpoint}, version, isRangekeeper, i)
-		config.ServiceClusterIPRange, config.ServiceNodePortRange = lateCIDR, latePorts
-		if l.requestTimeout > 0 {
-			config.Flags = append(config.Flags, "--request-timeout="+l.requestTimeout.String())
-		}
-		servers = append(servers, startServer(t, config))
-	}
-	clients := newWorkload(0, servers...).servers
+	etcd, proxy, clients := startBehindProxy(t, version, isRangekeeper, lateCIDR, l.requestTimeout)
 	gate := newGate()
 	defer gate.open()
 	startWebhook(t, clients, gate.wait)
@@ -137,11 +126,11 @@ func (l lateWrites) run(t *testing.T, version apiservertest.Version, isRangekeep
 	defer cancel()
 	var repairs sync.WaitGroup
 	if l.requestTimeout > 0 {
-		repairs.Go(func() { repairOften(ctx, t, etcd.Client(), version, l.requestTimeout) })
+		repairs.Go(func() { repairOften(ctx, t, etcd.Client(), version, lateCIDR, l.requestTimeout) })
 	} else {
 		repairs.Go(func() { repairByCommand(ctx, t, etcd) })
 	}
-	created := l.createOthers(ctx, t, clients[0].CoreV1().Services(metav1.NamespaceDefault))
+	created := createOthers(ctx, t, clients[0].CoreV1().Services(metav1.NamespaceDefault), "other", l.spec, lateValues)
 	if l.delay > 0 {
 		<-ctx.Done()
 	}
@@ -174,6 +163,24 @@ func (l lateWrites) run(t *testing.T, version apiservertest.Version, isRangekeep
 	return etcd.Client()
 }
 
+// startBehindProxy starts two servers on an etcd. The second one reaches it through a proxy.
+func startBehindProxy(t *testing.T, version apiservertest.Version, isRangekeeper bool, cidr string, requestTimeout time.Duration) (*embedded.Etcd, *tcpproxy.Proxy, []*kubernetes.Clientset) {
+	t.Helper()
+	etcd := must(embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir(), KeepHistory: true}))
+	t.Cleanup(etcd.Close)
+	proxy := tcpproxy.Start(t, must(url.Parse(etcd.Endpoints()[0])).Host)
+	var servers []*apiservertest.Server
+	for i, endpoint := range []string{etcd.Endpoints()[0], "http://" + proxy.Address()} {
+		config := serverConfig([]string{endpoint}, version, isRangekeeper, i)
+		config.ServiceClusterIPRange, config.ServiceNodePortRange = cidr, latePorts
+		if requestTimeout > 0 {
+			config.Flags = append(config.Flags, "--request-timeout="+requestTimeout.String())
+		}
+		servers = append(servers, startServer(t, config))
+	}
+	return etcd, proxy, newWorkload(0, servers...).servers
+}
+
 func (l lateWrites) holdTime() time.Duration {
 	if l.delay > 0 {
 		return l.delay
@@ -181,10 +188,10 @@ func (l lateWrites) holdTime() time.Duration {
 	return handOutTimeout
 }
 
-// createOthers creates Services until they have all values, or the time is over.
-func (l lateWrites) createOthers(ctx context.Context, t *testing.T, services typedv1.ServiceInterface) (created int) {
-	for created < lateValues && ctx.Err() == nil {
-		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("other-%d", created)}, Spec: l.spec}
+// createOthers creates so many Services, unless the time is over before. They have to wait for values.
+func createOthers(ctx context.Context, t *testing.T, services typedv1.ServiceInterface, name string, spec corev1.ServiceSpec, count int) (created int) {
+	for created < count && ctx.Err() == nil {
+		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", name, created)}, Spec: spec}
 		_, err := services.Create(ctx, service, metav1.CreateOptions{})
 		switch {
 		case err == nil || apierrors.IsAlreadyExists(err): // an attempt without an answer has created it
@@ -211,10 +218,10 @@ func repairByCommand(ctx context.Context, t *testing.T, etcd *embedded.Etcd) {
 }
 
 // repairOften does what the command does, with a shorter interval, which is at least the time of a request as well.
-func repairOften(ctx context.Context, t *testing.T, etcd *clientv3.Client, version apiservertest.Version, interval time.Duration) {
+func repairOften(ctx context.Context, t *testing.T, etcd *clientv3.Client, version apiservertest.Version, cidr string, interval time.Duration) {
 	names := map[string]rangekeeper.Range{clusterstate.ServiceNodePorts: must(rangekeeper.ParsePortRange(latePorts))}
 	if version == apiservertest.V1_32 {
-		names[clusterstate.ServiceIPs] = must(rangekeeper.ParseCIDR(lateCIDR))
+		names[clusterstate.ServiceIPs] = must(rangekeeper.ParseCIDR(cidr))
 	}
 	passes := must(rangekeeper.NewLeakTracker(2, interval))
 	defer passes.Close()

@@ -28,8 +28,9 @@ const (
 	webhookStart = patience
 )
 
-// startWebhook makes servers call a validating webhook when a Service with the slow label is created. Validating
-// webhooks come after the allocation, so the Service has its values and is not written yet while wait runs.
+// startWebhook makes servers call a validating webhook when a Service with the slow label is created, changed or
+// deleted. Validating webhooks come after the allocation, and after a deletion has read its Service. So nothing but the
+// write is left to do while wait runs.
 func startWebhook(t *testing.T, servers []*kubernetes.Clientset, wait func()) {
 	t.Helper()
 	var calls atomic.Int64
@@ -57,8 +58,10 @@ func startWebhook(t *testing.T, servers []*kubernetes.Clientset, wait func()) {
 				CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
 			},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"services"}},
+				Operations: []admissionregistrationv1.OperationType{
+					admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete,
+				},
+				Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"services"}},
 			}},
 			ObjectSelector:          &metav1.LabelSelector{MatchLabels: map[string]string{slowLabel: "true"}},
 			SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
