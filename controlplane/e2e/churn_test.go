@@ -39,7 +39,10 @@ const (
 type churn struct {
 	servers []*kubernetes.Clientset
 	// pause is the time between two requests of a client.
-	pause                     time.Duration
+	pause time.Duration
+	// spec returns that of a new Service, and change changes one.
+	spec                      func() corev1.ServiceSpec
+	change                    func(*corev1.ServiceSpec)
 	created, updated, deleted atomic.Int64
 	stop                      func()
 
@@ -52,7 +55,12 @@ type churn struct {
 
 // startChurn runs until stop.
 func startChurn(t *testing.T, pause time.Duration, servers ...*apiservertest.Server) *churn {
-	c := &churn{servers: newWorkload(0, servers...).servers, pause: pause}
+	return startChurnOf(t, pause, withNodePorts, changeNodePorts, servers...)
+}
+
+// startChurnOf runs until stop, with Services of other kinds.
+func startChurnOf(t *testing.T, pause time.Duration, spec func() corev1.ServiceSpec, change func(*corev1.ServiceSpec), servers ...*apiservertest.Server) *churn {
+	c := &churn{servers: newWorkload(0, servers...).servers, pause: pause, spec: spec, change: change}
 	c.reset()
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
@@ -81,17 +89,11 @@ func (c *churn) step(name string) {
 	count := &c.created
 	switch {
 	case apierrors.IsNotFound(err):
-		_, err = services.Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: c.spec()}, metav1.CreateOptions{})
+		_, err = services.Create(ctx, slow(name, c.spec()), metav1.CreateOptions{}) // if the cluster has the webhook
 	case err != nil:
 	case rand.IntN(2) == 0:
 		count = &c.updated
-		kind := corev1.ServiceTypeNodePort
-		if service.Spec.Type == kind {
-			kind = corev1.ServiceTypeClusterIP
-			toCluster(&service.Spec)
-			service.Spec.ExternalTrafficPolicy = ""
-		}
-		service.Spec.Type = kind
+		c.change(&service.Spec)
 		_, err = services.Update(ctx, service, metav1.UpdateOptions{})
 	default:
 		count = &c.deleted
@@ -129,12 +131,33 @@ func (c *churn) keep(t *testing.T, count int) {
 	}
 }
 
-// spec returns that of a Service with one node port, or with two of them.
-func (c *churn) spec() corev1.ServiceSpec {
+// withNodePorts returns the spec of a Service with one node port, or with two of them.
+func withNodePorts() corev1.ServiceSpec {
 	if rand.IntN(4) > 0 {
 		return nodePort
 	}
 	return corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal, Ports: ports("TCP")}
+}
+
+// changeNodePorts takes a Service its node ports, or gives it one.
+func changeNodePorts(s *corev1.ServiceSpec) {
+	kind := corev1.ServiceTypeNodePort
+	if s.Type == kind {
+		kind = corev1.ServiceTypeClusterIP
+		toCluster(s)
+		s.ExternalTrafficPolicy = ""
+	}
+	s.Type = kind
+}
+
+// refused counts the failed requests.
+func (c *churn) refused() (count int) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	for _, n := range c.errors {
+		count += n
+	}
+	return count
 }
 
 // reset restarts the counts.

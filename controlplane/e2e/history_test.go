@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/big"
 	"net/netip"
@@ -57,7 +58,12 @@ type storedRange struct {
 // allocated. It returns the number of changes. etcd must not have compacted any revision.
 func checkHistory(t *testing.T, etcd *clientv3.Client) int {
 	t.Helper()
-	h := readHistory(t, etcd, 1)
+	return readHistory(t, etcd, 1).mustHold(t)
+}
+
+// mustHold is checkHistory of what was read.
+func (h *history) mustHold(t *testing.T) int {
+	t.Helper()
 	for what, found := range map[string][]string{
 		"Services were stored with a value of another one":                       h.duplicates,
 		"values of Services had no bit in their range":                           h.noBit,
@@ -101,6 +107,24 @@ func (h *history) String() string {
 // unknown. After a restore of etcd it is the history of what was restored.
 func readHistory(t *testing.T, etcd *clientv3.Client, from int64) *history {
 	t.Helper()
+	return followHistory(t, etcd, from)()
+}
+
+// followHistory returns a function that reads all changes from a revision on until it is called, those included that
+// etcd compacts meanwhile.
+func followHistory(t *testing.T, etcd *clientv3.Client, from int64) (read func() *history) {
+	t.Helper()
+	watched, stop := context.WithCancel(t.Context())
+	watch := etcd.Watch(watched, clusterstate.DefaultPrefix+"/", clientv3.WithPrefix(), clientv3.WithRev(from), clientv3.WithCreatedNotify())
+	return func() *history {
+		t.Helper()
+		defer stop()
+		return readWatch(t, etcd, watch, from)
+	}
+}
+
+func readWatch(t *testing.T, etcd *clientv3.Client, watch clientv3.WatchChan, from int64) *history {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	h := &history{
@@ -110,11 +134,16 @@ func readHistory(t *testing.T, etcd *clientv3.Client, from int64) *history {
 		touched: make(map[string]bool), shared: make(map[string]bool), unrecorded: make(map[string]bool),
 	}
 	end := must(etcd.Get(ctx, clusterstate.DefaultPrefix)).Header.Revision
-	watch := etcd.Watch(ctx, clusterstate.DefaultPrefix+"/", clientv3.WithPrefix(), clientv3.WithRev(from), clientv3.WithCreatedNotify())
 	var revision int64
-	for response := range watch {
-		if err := response.Err(); err != nil {
-			t.Fatal(err)
+	for reached := false; !reached; {
+		var response clientv3.WatchResponse
+		isOpen := false
+		select {
+		case response, isOpen = <-watch:
+		case <-ctx.Done():
+		}
+		if err := response.Err(); err != nil || !isOpen {
+			t.Fatalf("read the history of etcd: %v", errors.Join(err, ctx.Err()))
 		}
 		for _, event := range response.Events {
 			if event.Kv.ModRevision != revision {
@@ -123,15 +152,10 @@ func readHistory(t *testing.T, etcd *clientv3.Client, from int64) *history {
 			}
 			h.change(event)
 		}
-		if response.IsProgressNotify() && response.Header.Revision >= end {
-			break
-		}
+		reached = response.IsProgressNotify() && response.Header.Revision >= end
 		if err := etcd.RequestProgress(ctx); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := ctx.Err(); err != nil {
-		t.Fatalf("read the history of etcd: %v", err)
 	}
 	h.check(revision)
 	for _, wrong := range h.wrong {

@@ -187,6 +187,13 @@ func (s *Server) Restart() {
 	}
 }
 
+// RestartWith restarts a server with further flags, as [Config] has them.
+func (s *Server) RestartWith(flags ...string) {
+	s.t.Helper()
+	s.config.Flags = append(slices.Clone(s.config.Flags), flags...)
+	s.Restart()
+}
+
 func (s *Server) start(command *exec.Cmd) (*child.Process, error) {
 	if s.config.ClockOffset == 0 {
 		return child.Start(command)
