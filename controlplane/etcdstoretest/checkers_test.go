@@ -218,3 +218,19 @@ func TestCheckersBite(t *testing.T) {
 		})
 	}
 }
+
+// TestManyAtOnce checks changes that were all under way at the same time, as after a pause of etcd: whoever tries one
+// order after the other does not come to an end.
+func TestManyAtOnce(t *testing.T) {
+	var operations []*operation
+	for revision := int64(65); revision >= 2; revision-- { // a value is allocated, and released in the next revision
+		o := &operation{kind: allocateNext, outcome: done, offset: uint32(revision/2) % values, revision: revision, end: time.Second}
+		if revision%2 == 1 {
+			o.kind, o.asOf = release, revision
+		}
+		operations = append(operations, o)
+	}
+	if verdict := porcupine.CheckOperationsTimeout(model(), checkable(nil, operations), checkTime); verdict != porcupine.Ok {
+		t.Errorf("Porcupine says %s", verdict)
+	}
+}

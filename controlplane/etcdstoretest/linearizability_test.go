@@ -621,20 +621,34 @@ func (r *round) check(ghosts []*operation, changes []change) {
 // is among the ghosts.
 func checkable(ghosts, operations []*operation) []porcupine.Operation {
 	var history []porcupine.Operation
+	var revisions []int64 // in which operations took effect
 	for _, o := range slices.Concat(ghosts, operations) {
 		if o.outcome == done || o.outcome == refused {
 			history = append(history, porcupine.Operation{Input: o, Call: int64(o.call), Return: int64(o.end)})
 		}
+		if o.outcome == done {
+			revisions = append(revisions, o.revision)
+		}
+	}
+	slices.Sort(revisions)
+	for _, one := range history {
+		o := one.Input.(*operation)
+		o.earlier, _ = slices.BinarySearch(revisions, o.revision)
+		o.sofar, _ = slices.BinarySearch(revisions, o.revision+1)
 	}
 	return history
 }
 
 // set is a model's state: the revision in which each offset was set, 0 for one that is
-// clear, and that of the last change.
+// clear, and how many operations have taken effect.
 type set struct {
-	since [values]int64
-	last  int64
+	since  [values]int64
+	effect int
 }
+
+// follows reports whether the operation may take effect next: after all that did in earlier revisions. Porcupine would
+// find that out, too, when nothing else is left to try, which takes long where many requests got no answer.
+func (s set) follows(o *operation) bool { return o.earlier <= s.effect && s.effect < o.sofar }
 
 func (s set) free() int {
 	n := 0
@@ -681,19 +695,20 @@ func model() porcupine.Model {
 		case o.kind == release && (since == 0 || since > o.asOf):
 			return o.outcome == refused, s
 		case o.kind == release || o.kind == clean:
-			if o.outcome == refused || o.revision < s.last {
+			if o.outcome == refused || !s.follows(o) {
 				return false, s
 			}
-			s.since[o.offset], s.last = 0, o.revision
+			s.since[o.offset] = 0
+			s.effect++
 			return true, s
 		default:
 			for _, offset := range o.offsets() {
-				if s.since[offset] != 0 || o.revision < s.last {
+				if s.since[offset] != 0 || !s.follows(o) {
 					return false, s
 				}
 				s.since[offset] = o.revision
 			}
-			s.last = o.revision
+			s.effect++
 			return true, s
 		}
 	}
