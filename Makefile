@@ -27,15 +27,17 @@ export BUILT := $(CURDIR)/target/release
 endif
 # Where C compilers find the library. A path in a Go file would be a part of what Go compiles.
 export LIBRARY_PATH := $(BUILT)
+# Clippy's compiler lints our crates as it compiles them, so that no second build is needed for that.
+LINTED := $(if $(shell command -v clippy-driver),RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings)
 RUST_TESTS := --locked --workspace --exclude rangekeeper-bench --features rangekeeper/bitvec,rangekeeper/ledger # the bench has no tests
 # Flags of go test. `make check` and `make lint` run go vet, which has to analyse all that a package imports. They do
 # so for the back end in C, as the core in Go is large.
 # On a busy machine what takes a minute or two elsewhere takes long.
 UNVETTED := -count=1 -vet=off -timeout 40m
 # The packages of controlplane whose tests run kube-apiservers, and the tests in the files that do. `make test` runs all
-# other tests.
+# other tests. With CLUSTER=apart it leaves these packages to test-cluster, so that each is linked once.
 CLUSTER_FILES = $(shell grep -rl apiservertest --include=*_test.go controlplane)
-CLUSTER_PACKAGES = $(sort $(patsubst controlplane/%,./%,$(dir $(CLUSTER_FILES))))
+CLUSTER_PACKAGES = $(sort $(patsubst controlplane/%/,%,$(dir $(CLUSTER_FILES))))
 CLUSTER_TESTS = ^($(subst $() ,|,$(strip $(shell grep -ho '^func Test[A-Za-z0-9]*' $(CLUSTER_FILES) | sed 's/^func //' | grep -vx TestMain))))$$
 GOFILES := ffi go-bindings controlplane compat kube-apiserver examples release
 # The releases of Kubernetes for which servers are built and tested: by default the newest and the oldest supported one.
@@ -70,7 +72,7 @@ library: $(BUILT)/librangekeeper.a ## Builds librangekeeper.a and .so into targe
 # library back with each build, which another make may link meanwhile.
 $(BUILT)/librangekeeper.a: $(shell find core/src bootstrap/src ffi/src -name '*.rs') Cargo.lock $(wildcard Cargo.toml */Cargo.toml) ffi/build.rs ffi/localise.sh rust-toolchain.toml
 ifeq ($(PROFILE),test)
-	$(CARGO) build --profile test --lib $(RUST_TESTS)
+	$(LINTED) $(CARGO) build --profile test --lib $(RUST_TESTS)
 	@.ci/whole.sh $(BUILT)/librangekeeper.so cp target/debug/librangekeeper.so '{}'
 	@.ci/whole.sh $@ cp target/debug/librangekeeper.a '{}'
 else
@@ -107,12 +109,9 @@ up: build library ## Builds the kube-apiserver with Rangekeeper inside and runs 
 # Nothing else depends on these folders.
 GO_ONLY := controlplane compat kube-apiserver
 
-check: format ## Checks a commit: format, clippy, links of the documentation, the tests in Rust and of the binding, and those of the packages of controlplane and compat that have changed; only the latter if nothing else has.
+check: format ## Checks a commit: format, links of the documentation, the tests in Rust, which are linted, and of the binding, and those of the packages of controlplane and compat that have changed; only the latter if nothing else has.
 	@$(MAKE) --no-print-directory library PROFILE=test
-	@if .ci/changed.sh --beside $(GO_ONLY); then $(call at-once,clippy doc test-rust check-binding PROFILE=test,check-go PROFILE=test); else $(MAKE) --no-print-directory check-go PROFILE=test; fi
-
-clippy:
-	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	@if .ci/changed.sh --beside $(GO_ONLY); then $(call at-once,doc test-rust check-binding PROFILE=test,check-go PROFILE=test); else $(MAKE) --no-print-directory check-go PROFILE=test; fi
 
 # With the library in C, which is built in seconds. `make test` tests the core as Go.
 check-binding:
@@ -145,8 +144,8 @@ target/linker/ld: rust-toolchain.toml
 	@mkdir -p $(@D)
 	@ln -sf "$$(rustc --print sysroot)/lib/rustlib/$(HOST)/bin/gcc-ld/ld.lld" $@
 
-test-rust: ## Runs the Rust tests.
-	$(CARGO) test $(RUST_TESTS)
+test-rust: ## Runs the Rust tests, whose build lints the crates.
+	$(LINTED) $(CARGO) test $(RUST_TESTS)
 
 test-c: library ## Runs the C programs plain, under sanitizers and under valgrind.
 	ffi/tests/run.sh
@@ -159,7 +158,7 @@ test-go: libraries restored-etcd ## Runs the Go tests, the binding's with both b
 	cd go-bindings && GOGC=1 $(GO) test $(UNVETTED) .
 	cd go-bindings && GOGC=1 GODEBUG=cgocheck=1 $(GO) test $(UNVETTED) $(NATIVE) .
 	cd go-bindings/etcdstore && ../../target/restored-etcd ../../testing/testdata/kube-1.32-dual-stack/clean.db.gz $(GO) test $(UNVETTED) ./...
-	cd controlplane && $(GO) test $(UNVETTED) -short ./...
+	cd controlplane && $(GO) test $(UNVETTED) $(if $(RANGEKEEPER_NIGHTLY),,-short) $(if $(CLUSTER),$$($(GO) list ./... | grep -vE '/controlplane/($(subst $() ,|,$(CLUSTER_PACKAGES)))$$'),./...)
 	cd compat && $(GO) test $(UNVETTED) ./...
 
 test-race: library ## Runs the binding's tests with the back end in C under the race detector, and counts the command's calls into it.
@@ -170,7 +169,7 @@ test-race-purego: purego ## Runs the binding's tests with the core as Go under t
 	cd go-bindings && $(GO) test $(UNVETTED) -race . ./ledgerstore/...
 
 test-cluster: apiservers kine dropin ## Builds kube-apiservers and kine, and runs the tests that need them.
-	cd controlplane && RANGEKEEPER_REQUIRE_APISERVER="$(RELEASES)" $(GO) test $(UNVETTED) -p 3 -run '$(CLUSTER_TESTS)' $(CLUSTER_PACKAGES) # they wait more than they work
+	cd controlplane && RANGEKEEPER_REQUIRE_APISERVER="$(RELEASES)" $(GO) test $(UNVETTED) -p 3 $(if $(CLUSTER),,-run '$(CLUSTER_TESTS)') $(addprefix ./,$(CLUSTER_PACKAGES)) # they wait more than they work
 	cd kube-apiserver/dropin && $(GO) test $(UNVETTED) ./...
 
 apiservers: ## Builds the kube-apiservers of RELEASES that tests run, bin/kube-apiserver-VERSION; minutes the first time.
@@ -193,7 +192,7 @@ e2e-stock: apiservers ## Counts the values that stock kube-apiservers allocate t
 	cd controlplane && RANGEKEEPER_E2E_STOCK=1 RANGEKEEPER_E2E_LONG=1 RANGEKEEPER_REQUIRE_APISERVER="$(RELEASES)" $(GO) test $(UNVETTED) -v -timeout 2h -run '^TestStock' ./e2e
 
 examples-rust:
-	$(CARGO) build --profile test --examples $(RUST_TESTS)
+	$(LINTED) $(CARGO) build --profile test --examples $(RUST_TESTS)
 
 examples: build ## Runs the example programs and checks that README.md shows them.
 	examples/run.sh
@@ -210,7 +209,7 @@ simulate: ## Plays 10,000,000 schedules of the commit protocol, or as many as fi
 	$(if $(SEED),,$(CARGO) test --release --locked -p rangekeeper --features ledger --test shared_ledger -- --ignored --nocapture)
 
 simulate-short: ## Plays 135,000 schedules, always the same, and checks that the simulation notices some of the broken rules of the protocol.
-	$(CARGO) build --profile test --bins $(RUST_TESTS)
+	$(LINTED) $(CARGO) build --profile test --bins $(RUST_TESTS)
 	target/debug/simulate --from 1 --schedules 100000 --minutes 10 --at-least 100000
 	target/debug/simulate --retraced --from 1 --schedules 10000 --minutes 5 --at-least 10000
 	target/debug/simulate --tokens --from 1 --schedules 15000 --minutes 5 --at-least 15000
@@ -356,6 +355,11 @@ analyse: purego ## Checks the Go modules with staticcheck, and controlplane for 
 api-changes: ## Shows what has changed in the C ABI, the Go modules and the crates since the commit BASE (needs cargo-semver-checks 0.51.0).
 	.ci/api-changes.sh $(BASE)
 
+clippy: ## Lints what no test builds, too: benches, the larger examples, fuzz targets.
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	cd examples && $(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	cd testing/fuzz && $(CARGO) clippy --locked --package rangekeeper-fuzz --all-targets -- -D warnings
+
 doc: ## Builds the crates' documentation, warnings denied.
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
 
@@ -366,14 +370,12 @@ stress: apiservers kine dropin ## Runs the tests that start servers 20 times bes
 nightly: export RANGEKEEPER_NIGHTLY := 1
 nightly: ## Runs what takes too long for .ci/run, or finds less: all platforms, long fuzzing, simulation and clusters; six hours.
 	$(MAKE) test compare-model
-	$(MAKE) targets instructions crates dependencies alerts miri tsan bench-once analyse
+	$(MAKE) doc clippy targets instructions crates dependencies alerts miri tsan bench-once analyse
 	$(MAKE) test-c test-race-purego
 	$(MAKE) goldens
 	git diff --exit-code -- testing/testdata/reference
-	$(MAKE) test-cluster
+	$(MAKE) test-cluster examples
 	$(MAKE) dist check-dist outside reproducible
-	cd examples && $(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	cd testing/fuzz && $(CARGO) clippy --locked --package rangekeeper-fuzz --all-targets -- -D warnings
 	$(MAKE) fuzz SECONDS=600 compare-corpora
 	$(MAKE) simulate faults
 	$(MAKE) conformance RELEASES="$(ALL_RELEASES)"

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -45,8 +46,23 @@ func render(t *testing.T, tool string, args ...string) map[string]any {
 	return objects
 }
 
+// programs are paths of tools of go.mod: `go tool` would look for what it has to build each time.
+var programs = map[string]func() (string, error){
+	"helm":      sync.OnceValues(func() (string, error) { return build("helm") }),
+	"kustomize": sync.OnceValues(func() (string, error) { return build("kustomize") }),
+}
+
+func build(tool string) (path string, err error) {
+	out, err := exec.Command("go", "tool", "-n", tool).Output()
+	return strings.TrimSpace(string(out)), err
+}
+
 func run(tool string, args ...string) (stdout string, err error) {
-	command := exec.Command("go", append([]string{"tool", tool}, args...)...)
+	program, err := programs[tool]()
+	if err != nil {
+		return "", err
+	}
+	command := exec.Command(program, args...)
 	var out, log bytes.Buffer
 	command.Stdout, command.Stderr = &out, &log
 	if err := command.Run(); err != nil {

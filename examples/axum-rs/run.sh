@@ -6,10 +6,10 @@ cargo=${CARGO:-cargo}
 
 make --silent -C .. build restored-etcd >&2
 # All examples, so that cargo compiles their dependencies once.
-$cargo build --quiet --locked --workspace
+$cargo build --quiet --locked
 RANGEKEEPER=$(realpath ../bin/rangekeeper)
 export RANGEKEEPER
-test=("$cargo" test --quiet --locked --workspace --test axum --test kv)
+test=("$cargo" test --quiet --locked --test axum --test kv)
 "${test[@]}" --no-run
 if ! output=$(../target/restored-etcd ../testing/testdata/kube-1.32-dual-stack/clean.db.gz "${test[@]}" -- --include-ignored 2>&1); then
 	echo "FAILED  axum-rs"

@@ -9,8 +9,7 @@ target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 # The newest and the oldest one, unless RELEASES names others.
 releases=${RELEASES:-$(echo $(sed -n '1p;$p' ../controlplane/releases/releases.txt))}
 make --no-print-directory -C .. apiservers RELEASES="$releases"
-# Both examples, so that cargo compiles their dependencies once.
-$cargo build --quiet --locked --workspace
+$cargo build --quiet --locked -p bootstrap-rs
 cd ../controlplane
 export RANGEKEEPER_BOOTSTRAP_RS=$target/debug/bootstrap-rs RANGEKEEPER_REQUIRE_APISERVER=$releases
 if ! output=$($go test -count=1 -timeout 40m -run '^TestRust' ./bootstrap 2>&1); then

@@ -8,9 +8,9 @@ target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Both examples, so that cargo compiles their dependencies once.
-$cargo build --quiet --locked --workspace
-test=("$cargo" test --quiet --locked --workspace --test store --manifest-path "$PWD/Cargo.toml")
+# All examples, so that cargo compiles their dependencies once.
+$cargo build --quiet --locked
+test=("$cargo" test --quiet --locked --test store --manifest-path "$PWD/Cargo.toml")
 "${test[@]}" --no-run
 check=$PWD/etcd-rs/check.go
 cd ../controlplane

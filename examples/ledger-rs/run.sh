@@ -9,7 +9,7 @@ trap 'rm -rf "$work"' EXIT
 failed=0
 
 # All examples, so that cargo compiles their dependencies once.
-$cargo build --quiet --locked --workspace
+$cargo build --quiet --locked
 make --silent -C .. restored-etcd >&2
 
 cat >"$work/play" <<'PLAY'
