@@ -35,13 +35,10 @@ const (
 	roundTimeout = time.Minute
 )
 
-// TestContention releases values while several clients try to create Services with them, and checks that no two
+// testContention releases values while several clients try to create Services with them, and checks that no two
 // Services ever have the same value. With one server, all requests go to it. With two servers, the creations go to the
 // second one and the deletion or update goes to the first one. If two clients send the update, each has its own server.
-func TestContention(t *testing.T) { onEachVersion(t, testContention) }
-
-func testContention(t *testing.T, version apiservertest.Version) {
-	etcd, servers := startServers(t, version, 2)
+func testContention(t *testing.T, etcd *clientv3.Client, servers []*apiservertest.Server) {
 	runScenarios(t, etcd, servers, func(t *testing.T, c *contention) {
 		if c.duplicates > 0 {
 			t.Errorf("two live Services have the same value after %d of %d rounds", c.duplicates, c.played)

@@ -9,19 +9,17 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 )
 
-// TestCreateDisconnect creates Services with clients that disconnect before the answer. If the Service is written
+// testCreateDisconnect creates Services with clients that disconnect before the answer. If the Service is written
 // nevertheless, its values must stay allocated. A stock kube-apiserver releases them.
-func TestCreateDisconnect(t *testing.T) { onEachVersion(t, testCreateDisconnect) }
-
-func testCreateDisconnect(t *testing.T, version apiservertest.Version) {
+func testCreateDisconnect(t *testing.T, etcd *clientv3.Client, servers []*apiservertest.Server) {
 	const callers, floor = 8, 50
-	etcd, servers := startServers(t, version, 1)
 	services := newWorkload(0, servers...).servers[0].CoreV1().Services(metav1.NamespaceDefault)
 	create := func(timeout time.Duration, name string) error {
 		ctx, cancel := context.WithTimeout(t.Context(), timeout)

@@ -3,6 +3,7 @@ package e2e
 import (
 	"testing"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,13 +11,10 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 )
 
-// TestExternalNameWithNodePort creates ExternalName Services with the node port of another Service, which
+// testExternalNameWithNodePort creates ExternalName Services with the node port of another Service, which
 // kube-apiserver accepts. They must neither allocate nor release the port.
-func TestExternalNameWithNodePort(t *testing.T) { onEachVersion(t, testExternalNameWithNodePort) }
-
-func testExternalNameWithNodePort(t *testing.T, version apiservertest.Version) {
+func testExternalNameWithNodePort(t *testing.T, etcd *clientv3.Client, servers []*apiservertest.Server) {
 	const port = 30010
-	etcd, servers := startServers(t, version, 1)
 	services := newWorkload(0, servers...).servers[0].CoreV1().Services(metav1.NamespaceDefault)
 	create := func(name string, serviceType corev1.ServiceType) (*corev1.Service, error) {
 		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Type: serviceType, Ports: ports("TCP")}}

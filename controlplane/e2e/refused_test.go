@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -87,13 +88,10 @@ func testWriteFails(t *testing.T, version apiservertest.Version) {
 	checkAudit(t, etcd)
 }
 
-// TestSecondFamilyRefused creates dual-stack Services whose second address is in use. The server must refuse them and
+// testSecondFamilyRefused creates dual-stack Services whose second address is in use. The server must refuse them and
 // release the first address.
-func TestSecondFamilyRefused(t *testing.T) { onEachVersion(t, testSecondFamilyRefused) }
-
-func testSecondFamilyRefused(t *testing.T, version apiservertest.Version) {
+func testSecondFamilyRefused(t *testing.T, etcd *clientv3.Client, servers []*apiservertest.Server) {
 	const attempts = 40
-	etcd, servers := startServers(t, version, 1)
 	services := newWorkload(0, servers...).servers[0].CoreV1().Services(metav1.NamespaceDefault)
 	dualStack := func(name string, addresses ...string) *corev1.Service {
 		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,14 +15,11 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 )
 
-// TestUpdateConflict lets two clients update each Service concurrently. The update that loses the race must release no
+// testUpdateConflict lets two clients update each Service concurrently. The update that loses the race must release no
 // value that the Service keeps, and leave no value allocated that the Service did not get. Stock kube-apiservers
 // release the port of nearly every Service.
-func TestUpdateConflict(t *testing.T) { onEachVersion(t, testUpdateConflict) }
-
-func testUpdateConflict(t *testing.T, version apiservertest.Version) {
+func testUpdateConflict(t *testing.T, etcd *clientv3.Client, servers []*apiservertest.Server) {
 	const services, floor = 150, 5
-	etcd, servers := startServers(t, version, 2)
 	w := newWorkload(services, servers...)
 	first, second := w.servers[0].CoreV1().Services(metav1.NamespaceDefault), w.servers[1].CoreV1().Services(metav1.NamespaceDefault)
 	kinds := []struct {
