@@ -35,8 +35,9 @@ RUST_TESTS := --locked --workspace --exclude rangekeeper-bench --features rangek
 # On a busy machine what takes a minute or two elsewhere takes long.
 UNVETTED := -count=1 -vet=off -timeout 40m
 # The packages of controlplane whose tests run kube-apiservers, and the tests in the files that do. `make test` runs all
-# other tests. With CLUSTER=apart it leaves these packages to test-cluster, so that each is linked once.
-CLUSTER_FILES = $(shell grep -rl apiservertest --include=*_test.go controlplane)
+# other tests. With CLUSTER=apart it leaves these packages to test-cluster, so that each is linked once. What runs servers
+# for all these tests has its own tests, of stock servers, which run at night.
+CLUSTER_FILES = $(shell grep -rl apiservertest --include=*_test.go $(if $(RANGEKEEPER_NIGHTLY),,--exclude-dir=apiservertest) controlplane)
 CLUSTER_PACKAGES = $(sort $(patsubst controlplane/%/,%,$(dir $(CLUSTER_FILES))))
 CLUSTER_TESTS = ^($(subst $() ,|,$(strip $(shell grep -ho '^func Test[A-Za-z0-9]*' $(CLUSTER_FILES) | sed 's/^func //' | grep -vx TestMain))))$$
 GOFILES := ffi go-bindings controlplane compat kube-apiserver examples release
