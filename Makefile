@@ -35,8 +35,9 @@ RUST_TESTS := --locked --workspace --exclude rangekeeper-bench --features rangek
 # On a busy machine what takes a minute or two elsewhere takes long.
 UNVETTED := -count=1 -vet=off -timeout 40m
 # The packages of controlplane whose tests run kube-apiservers, and the tests in the files that do. `make test` runs all
-# other tests. With CLUSTER=apart it leaves these packages to test-cluster, so that each is linked once. What runs servers
-# for all these tests has its own tests, of stock servers, which run at night.
+# other tests. What runs servers for all these tests has its own tests, of stock servers, which run at night.
+# With STEPS=apart `make test` leaves out what other steps of .ci/run do: these packages are linked once, by test-cluster,
+# and the binding's tests with the back end in C are those of test-race.
 CLUSTER_FILES = $(shell grep -rl apiservertest --include=*_test.go $(if $(RANGEKEEPER_NIGHTLY),,--exclude-dir=apiservertest) controlplane)
 CLUSTER_PACKAGES = $(sort $(patsubst controlplane/%/,%,$(dir $(CLUSTER_FILES))))
 CLUSTER_TESTS = ^($(subst $() ,|,$(strip $(shell grep -ho '^func Test[A-Za-z0-9]*' $(CLUSTER_FILES) | sed 's/^func //' | grep -vx TestMain))))$$
@@ -157,9 +158,9 @@ test-js: purego ## Runs the tests of the npm package.
 test-go: libraries restored-etcd ## Runs the Go tests, the binding's with both back ends and with a stressed collector.
 	cd go-bindings && $(GO) test $(UNVETTED) ./internal/... ./ledgerstore/...
 	cd go-bindings && GOGC=1 $(GO) test $(UNVETTED) .
-	cd go-bindings && GOGC=1 GODEBUG=cgocheck=1 $(GO) test $(UNVETTED) $(NATIVE) .
+	$(if $(STEPS),,cd go-bindings && GOGC=1 GODEBUG=cgocheck=1 $(GO) test $(UNVETTED) $(NATIVE) .)
 	cd go-bindings/etcdstore && ../../target/restored-etcd ../../testing/testdata/kube-1.32-dual-stack/clean.db.gz $(GO) test $(UNVETTED) ./...
-	cd controlplane && $(GO) test $(UNVETTED) $(if $(RANGEKEEPER_NIGHTLY),,-short) $(if $(CLUSTER),$$($(GO) list ./... | grep -vE '/controlplane/($(subst $() ,|,$(CLUSTER_PACKAGES)))$$'),./...)
+	cd controlplane && $(GO) test $(UNVETTED) $(if $(RANGEKEEPER_NIGHTLY),,-short) $(if $(STEPS),$$($(GO) list ./... | grep -vE '/controlplane/($(subst $() ,|,$(CLUSTER_PACKAGES)))$$'),./...)
 	cd compat && $(GO) test $(UNVETTED) ./...
 
 test-race: library ## Runs the binding's tests with the back end in C under the race detector, and counts the command's calls into it.
@@ -170,7 +171,7 @@ test-race-purego: purego ## Runs the binding's tests with the core as Go under t
 	cd go-bindings && $(GO) test $(UNVETTED) -race . ./ledgerstore/...
 
 test-cluster: apiservers kine dropin ## Builds kube-apiservers and kine, and runs the tests that need them.
-	cd controlplane && RANGEKEEPER_REQUIRE_APISERVER="$(RELEASES)" $(GO) test $(UNVETTED) -p 3 $(if $(CLUSTER),,-run '$(CLUSTER_TESTS)') $(addprefix ./,$(CLUSTER_PACKAGES)) # they wait more than they work
+	cd controlplane && RANGEKEEPER_REQUIRE_APISERVER="$(RELEASES)" $(GO) test $(UNVETTED) -p 3 $(if $(STEPS),,-run '$(CLUSTER_TESTS)') $(addprefix ./,$(CLUSTER_PACKAGES)) # they wait more than they work
 	cd kube-apiserver/dropin && $(GO) test $(UNVETTED) ./...
 
 apiservers: ## Builds the kube-apiservers of RELEASES that tests run, bin/kube-apiserver-VERSION; minutes the first time.
