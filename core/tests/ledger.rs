@@ -795,6 +795,12 @@ fn errors_say_what_stands_in_the_way() -> TestResult {
     assert_eq!(said(allocate(&mut wide, Want::Value(value(99_999_999)), Some("a"))), many);
     assert_eq!(Ledger::open(wide.pool().clone(), &wide.encode(), 1)?.used(), WIDE_USED_MAX);
     assert_eq!(wide.release(value(65536), Duration::ZERO), Ok(true));
-    assert!(allocate(&mut wide, Want::Any, None).is_ok());
+    assert!(allocate(&mut wide, Want::Value(value(99_999_998)), Some("a")).is_ok());
+    // The bitmap has that value. An owner of the next one has one more than can be in use.
+    let (mut stored, entry) = (wide.encode(), [8, 0xfe, 0xc1, 0xd7, 0x2f, 0x1a, 1, b'a']);
+    let at = stored.windows(entry.len()).position(|window| window == entry).ok_or("no entry")?;
+    stored[at + 1] += 1;
+    let error = Ledger::open(wide.pool().clone(), &stored, 1).expect_err("too many");
+    assert_eq!(error, OpenError::Entry { offset: at, reason: "has more values than can be in use" });
     Ok(())
 }
