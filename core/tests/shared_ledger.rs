@@ -599,6 +599,40 @@ fn a_change_that_is_too_large_refuses_no_others() {
     assert!(too_large > 500);
 }
 
+/// A caller gives up while the write of its change is under way, and that is too large: the change is not made.
+#[test]
+fn a_change_that_is_given_up_and_too_large_is_not_made() {
+    for others in 0..3 {
+        let ((mut ledger, mut rng), mut row) = (program(), Memory::default());
+        let given_up = ledger.submit(allocate(Want::Any, Some("gone")));
+        let kept: Vec<_> =
+            (0..others).map(|n| ledger.submit(allocate(Want::Any, Some(&format!("other-{n}"))))).collect();
+        assert_eq!(ledger.next_request(Duration::ZERO, &mut rng), Some(Request::Get));
+        assert_eq!(ledger.got(None), Ok(()));
+        assert!(matches!(ledger.next_request(Duration::ZERO, &mut rng), Some(Request::Put { .. })));
+        ledger.cancel(given_up);
+        ledger.too_large();
+        finish(&mut ledger, &mut row, &mut rng);
+        assert_eq!(ledger.take_outcomes().map(|(ticket, _)| ticket).collect::<Vec<_>>(), kept);
+        assert_eq!(ledger.known().map_or(0, Ledger::used), others);
+    }
+}
+
+/// After a write that was too large the next ones have fewer changes, but not for ever.
+#[test]
+fn writes_grow_again_after_one_that_was_too_large() {
+    let ((mut ledger, mut rng), mut row) = (program(), Memory::default());
+    ledger.submit(allocate(Want::Any, None));
+    assert_eq!(ledger.next_request(Duration::ZERO, &mut rng), Some(Request::Get));
+    assert_eq!(ledger.got(None), Ok(()));
+    assert!(matches!(ledger.next_request(Duration::ZERO, &mut rng), Some(Request::Put { .. })));
+    ledger.too_large();
+    for _ in 0..1 + 2 + 4 + 8 {
+        ledger.submit(allocate(Want::Any, None));
+    }
+    assert_eq!(finish(&mut ledger, &mut row, &mut rng), 4);
+}
+
 fn play_all(schedules: u64) {
     let mut played = Played::default();
     let mut seeds = seeded(33);
