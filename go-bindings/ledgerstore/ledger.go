@@ -120,10 +120,10 @@ func (l *Ledger) wait(ctx context.Context, submit func() (rangekeeper.ChangeTick
 	case result := <-outcome: // in the meantime
 		return result
 	default:
+		// The goroutine that asks the store still runs, and releases what was allocated for nobody.
 		if err := l.shared.Cancel(ticket); err != nil {
 			return result{err: err}
 		}
-		l.run() // what was allocated for nobody is released
 		return result{err: context.Cause(ctx)}
 	}
 }
