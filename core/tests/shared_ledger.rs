@@ -528,6 +528,29 @@ fn the_shorter_cool_down_is_written_once() {
     assert_eq!(writes, [0, 1, 0, 0]);
 }
 
+/// A change that needs no write needs none because cool-downs have ended, either: each program sees that by the time.
+#[test]
+fn the_end_of_a_cool_down_needs_no_write() {
+    let (mut row, mut rng) = (Memory::default(), Xoshiro256PlusPlus::seed_from_u64(1));
+    let cool_down = CoolDown::new(Duration::from_secs(60), 9).expect("above 0");
+    let mut ledger =
+        SharedLedger::new(Pool::new("0-1".parse().expect("a range"), Choice::Lowest).cool_down(cool_down), 1);
+    for owner in ["released", "kept"] {
+        ledger.submit(allocate(Want::Any, Some(owner)));
+    }
+    ledger.submit(Change::ReleaseOwner { owner: "released".to_owned() });
+    finish(&mut ledger, &mut row, &mut rng);
+    ledger.take_outcomes().for_each(drop);
+    let (stored, later) = (row.clone(), || Duration::from_secs(60));
+    ledger.submit(allocate(Want::Any, Some("kept")));
+    assert_eq!(ledger.run(&mut row, later, &mut rng), Ok(()));
+    assert_eq!(row, stored);
+    let new = ledger.submit(allocate(Want::Any, Some("new")));
+    assert_eq!(ledger.run(&mut row, later, &mut rng), Ok(()));
+    let first = Allocation { first: LedgerValue::Integer(0), len: 1 };
+    assert!(matches!(ledger.take_outcome(new), Some(Outcome::Allocated(allocation)) if allocation == first));
+}
+
 /// A row that takes values of so many bytes at most.
 struct Limited {
     row: Memory,

@@ -95,7 +95,7 @@ pub struct Ledger {
     next: u64,
     /// What is stored around range and data.
     object: RangeAllocation,
-    /// How often the ledger has changed.
+    /// How often the ledger has changed, in a way that must be stored.
     changes: u64,
     /// The part of a range of more than 2^24 values from which random ones are chosen.
     region: Region,
@@ -494,10 +494,9 @@ impl Ledger {
         }
     }
 
-    /// Ends the cool-down that is over next.
+    /// Ends the cool-down that is over next. Alone, that need not be stored: each look sees it by the time.
     fn end_next(&mut self) {
         if let Some((_, first)) = self.cooling.next() {
-            self.changes += 1;
             let len = self.cooling.remove(first).unwrap_or(0);
             self.free(first, len);
         }
