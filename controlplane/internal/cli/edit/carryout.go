@@ -197,7 +197,7 @@ func (d *edits) edit(ctx context.Context, dryRun bool, some ...*rangeEdit) (err 
 				against = append(against, one.Value.String()+" "+now.against)
 			}
 			// What a look would not clear, a later one does not.
-			if before, isKnown := e.fates[one.Value]; !isKnown || before.Result == ValueReleased || now.Result != ValueReleased {
+			if _, isKnown := e.fates[one.Value]; !isKnown || now.Result != ValueReleased {
 				e.fates[one.Value] = now
 			}
 		}
