@@ -364,8 +364,17 @@ func TestUndoInAnotherHistory(t *testing.T) {
 
 	etcd.PutBack(0, backup)
 	etcdtest.Revision(t, client) // once the client has its connection again
-	if _, err := client.Delete(t.Context(), web); err != nil {
+	restored := []string{"it was restored from an older state since; nothing was written"}
+	// A backup from between the mark of the journal and the write has the mark.
+	mark := "/registry/ranges/journal/" + j.Mark
+	if _, err := client.Put(t.Context(), mark, ""); err != nil {
 		t.Fatal(err)
+	}
+	runFails(t, exitInput, append(restored, fmt.Sprintf("%s: is of revision %d", journal, j.Ranges[0].WrittenRevision)), with("undo", journal)...)
+	for _, gone := range []string{mark, web} {
+		if _, err := client.Delete(t.Context(), gone); err != nil {
+			t.Fatal(err)
+		}
 	}
 	runOK(t, with("allocate", "servicenodeports", "30001")...)
 	runOK(t, with("release", "servicenodeports", "30002")...)
@@ -377,7 +386,6 @@ func TestUndoInAnotherHistory(t *testing.T) {
 			t.Errorf("%+v, and %+v before", now, stored)
 		}
 	}
-	restored := []string{"it was restored from an older state since; nothing was written"}
 	runFails(t, exitInput, append(restored, journal), with("undo", journal)...)
 	unchanged()
 	unknown := withOutcome(*j, edit.OutcomeUnknown, 0)
