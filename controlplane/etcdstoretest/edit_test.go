@@ -67,6 +67,25 @@ func TestEndLooks(t *testing.T) {
 	}
 }
 
+// TestLooksOfAPassEndTogether ends the last look of a pass over several ranges: none of the others stays in etcd.
+func TestLooksOfAPassEndTogether(t *testing.T) {
+	etcd := startEtcd(t)
+	looks := func() int64 {
+		return must(etcd.Client().Get(t.Context(), key, clientv3.WithPrefix(), clientv3.WithCountOnly())).Count
+	}
+	var look *etcdstore.Look
+	for n := range int64(3) {
+		look = must(etcdstore.BeginLook(t.Context(), etcd.Client(), key, look))
+		if there := looks(); there != n+1 {
+			t.Fatalf("%d looks are there, not %d", there, n+1)
+		}
+	}
+	look.End(t.Context())
+	if there := looks(); there != 0 {
+		t.Errorf("%d looks have not ended", there)
+	}
+}
+
 // TestEditThroughEtcd frees a value that another store has recorded before, whose history etcd has, has compacted, or
 // shows to have a break. What is freed is fenced off, and nothing is written once a Service was written.
 func TestEditThroughEtcd(t *testing.T) {
