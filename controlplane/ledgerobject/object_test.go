@@ -1,10 +1,12 @@
 package ledgerobject
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -352,6 +354,54 @@ func TestRepeatedRequests(t *testing.T) {
 	}
 	used(ledger, 4)
 	t.Logf("%d writes of others beside repeated ones", others.Load())
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestRefusedOnItsWay has a gateway refuse a write that is still on its way, and comes after it was looked for: that it
+// was never carried out is not said.
+func TestRefusedOnItsWay(t *testing.T) {
+	server := startServer(t)
+	objects, _ := clients(t, server)
+	var onItsWay func() (*http.Response, error)
+	config := server.RESTConfig(apiservertest.Admin)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method != http.MethodPatch {
+				return next.RoundTrip(r)
+			}
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				return nil, err
+			}
+			later := r.Clone(t.Context())
+			later.Body = io.NopCloser(bytes.NewReader(body))
+			onItsWay = func() (*http.Response, error) { return next.RoundTrip(later) }
+			return &http.Response{StatusCode: http.StatusConflict, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+		})
+	})
+	behind, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := ConfigMap(objects, "default", "vnis", "ledger")
+	token, err := store.Put(t.Context(), []byte("one"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token, err := ConfigMap(behind, "default", "vnis", "ledger").Put(t.Context(), []byte("two"), token); err == nil || errors.Is(err, ledgerstore.ErrChanged) {
+		t.Errorf("got %q, %v", token, err)
+	}
+	answer, err := onItsWay()
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatal(answer, err)
+	}
+	_ = answer.Body.Close()
+	if value, _, err := store.Get(t.Context()); string(value) != "two" {
+		t.Errorf("got %q, %v", value, err)
+	}
 }
 
 type requests struct{ gets, puts, changed atomic.Int64 }
