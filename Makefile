@@ -36,8 +36,8 @@ RUST_TESTS := --locked --workspace --exclude rangekeeper-bench --features rangek
 UNVETTED := -count=1 -vet=off -timeout 40m
 # The packages of controlplane whose tests run kube-apiservers, and the tests in the files that do. `make test` runs all
 # other tests. What runs servers for all these tests has its own tests, of stock servers, which run at night.
-# With STEPS=apart `make test` leaves out what other steps of .ci/run do: these packages are linked once, by test-cluster,
-# and the binding's tests with the back end in C are those of test-race.
+# With STEPS=apart `make test` leaves out what other steps of .ci/run do: these packages are linked once, by
+# test-cluster, and the binding's tests with the back end in C are those of test-race.
 CLUSTER_FILES = $(shell grep -rl apiservertest --include=*_test.go $(if $(RANGEKEEPER_NIGHTLY),,--exclude-dir=apiservertest) controlplane)
 CLUSTER_PACKAGES = $(sort $(patsubst controlplane/%/,%,$(dir $(CLUSTER_FILES))))
 CLUSTER_TESTS = ^($(subst $() ,|,$(strip $(shell grep -ho '^func Test[A-Za-z0-9]*' $(CLUSTER_FILES) | sed 's/^func //' | grep -vx TestMain))))$$
