@@ -15,6 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	networkingv1beta1 "k8s.io/api/networking/v1beta1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 
@@ -176,9 +177,8 @@ func (h *history) change(event *clientv3.Event) {
 	case isObject:
 		h.touched[address] = true
 		delete(h.objects, address)
-		if object := decode[*networkingv1.IPAddress](h, event); object != nil && object.Spec.ParentRef != nil {
-			parent := object.Spec.ParentRef
-			h.objects[address] = clusterstate.ServiceKeys(clusterstate.DefaultPrefix) + parent.Namespace + "/" + parent.Name
+		if namespace, name := parentOf(h, event); name != "" {
+			h.objects[address] = clusterstate.ServiceKeys(clusterstate.DefaultPrefix) + namespace + "/" + name
 		}
 	default:
 		for _, name := range []string{clusterstate.ServiceIPs, clusterstate.SecondaryServiceIPs, clusterstate.ServiceNodePorts} {
@@ -200,6 +200,25 @@ func decode[T runtime.Object](h *history, event *clientv3.Event) (object T) {
 		h.wrong = append(h.wrong, fmt.Sprintf("revision %d: %s is a %T: %v", event.Kv.ModRevision, event.Kv.Key, decoded, err))
 	}
 	return object
+}
+
+// parentOf returns the Service that an IPAddress object refers to; none if it was deleted or refers to nothing. Servers
+// up to 1.33 store it as v1beta1.
+func parentOf(h *history, event *clientv3.Event) (namespace, name string) {
+	switch object := decode[runtime.Object](h, event).(type) {
+	case *networkingv1.IPAddress:
+		if parent := object.Spec.ParentRef; parent != nil {
+			return parent.Namespace, parent.Name
+		}
+	case *networkingv1beta1.IPAddress:
+		if parent := object.Spec.ParentRef; parent != nil {
+			return parent.Namespace, parent.Name
+		}
+	case nil:
+	default:
+		h.wrong = append(h.wrong, fmt.Sprintf("revision %d: %s is a %T", event.Kv.ModRevision, event.Kv.Key, object))
+	}
+	return "", ""
 }
 
 // setValues takes the values of a Service, none if it was deleted.

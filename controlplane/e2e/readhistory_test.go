@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	networkingv1beta1 "k8s.io/api/networking/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -69,7 +70,10 @@ func TestReadHistory(t *testing.T) {
 	putService("b", "10.96.0.2", port) // is the same fault
 	remove(services + "a")
 	expect("the first owner is deleted", 2, 0, 1, 0, 1)
-	putObject("10.96.0.2", "b")
+	put(objects+"10.96.0.2", &networkingv1beta1.IPAddress{ // as 1.33 stores it
+		TypeMeta: metav1.TypeMeta{Kind: "IPAddress", APIVersion: "networking.k8s.io/v1beta1"},
+		Spec:     networkingv1beta1.IPAddressSpec{ParentRef: &networkingv1beta1.ParentReference{Resource: "services", Namespace: "default", Name: "b"}},
+	})
 	expect("the object refers to the second one", 2, 0, 1, 0, 0)
 	remove(objects + "10.96.0.2")
 	expect("the object is deleted", 2, 0, 2, 0, 1)
