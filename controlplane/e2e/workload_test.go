@@ -40,7 +40,7 @@ type workload struct {
 	services int
 	// end, if set, stops the workload before all Services are created.
 	end time.Time
-	// pause is the time between the creation of a Service and its first update.
+	// pause is the time between the creation of a Service and the next request about it.
 	pause time.Duration
 }
 
@@ -147,10 +147,10 @@ func (w *workload) runService(ctx context.Context, i int) error {
 		if err := w.create(ctx, name, form.spec); err != nil {
 			return fmt.Errorf("create: %w", err)
 		}
+		time.Sleep(w.pause)
 		if err := w.createTwice(ctx, name, form.spec); err != nil {
 			return fmt.Errorf("create twice: %w", err)
 		}
-		time.Sleep(w.pause)
 		for n, change := range form.changes {
 			if err := w.update(ctx, name, change); err != nil {
 				return fmt.Errorf("change %d: %w", n, err)
