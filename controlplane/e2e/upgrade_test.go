@@ -39,9 +39,10 @@ const (
 // ClusterIPs in bitmaps and IPAddress objects. 1.34 does as well if it is told to, else it leaves the bitmaps as they
 // are. All record node ports in a bitmap.
 //
-// A stock kube-apiserver releases a value before it writes the Service that gives it up, and its repair works on caches.
-// So it serves only clients that have values of their own in the static bands, each one after the other, from which no
-// other client gets a value. Its repair is kept from objects of others by updatePause.
+// A stock kube-apiserver releases a value before it writes the Service that gives it up, and its repair works on
+// caches. So it serves only clients that have values of their own in the static bands, each one after the other. No
+// other client gets a value from these. Where 1.34 writes no bitmaps, their addresses are like those of others. Its
+// repair is kept from objects of others by updatePause.
 func TestUpgrade(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -199,9 +200,9 @@ func (u *upgrade) live(ctx context.Context, w *workload, i int) error {
 }
 
 // check fails the test if two Services ever had the same value, or one that only servers with Rangekeeper inside have
-// written had a value that was not recorded; or if one has such a value now, or a node port is leaked. Not if an address
-// is: the repair of a stock server that has not yet seen the deletion of a Service creates an object for it, and until
-// that is removed after a minute a server of 1.33 that chooses the address leaves its bit set.
+// written had a value that was not recorded; or if one has such a value now, or a node port is leaked. Not if an
+// address is: the repair of a stock server that has not yet seen the deletion of a Service creates an object for it.
+// Until that is removed after a minute, a server of 1.33 that chooses the address leaves its bit set.
 func (u *upgrade) check(t *testing.T) {
 	t.Helper()
 	h := readHistory(t, u.etcd, 1)
