@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/edit"
@@ -362,11 +364,19 @@ func TestUndoInAnotherHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	const marks = "/registry/ranges/journal/"
+	mark := marks + j.Mark
+	oldest, err := client.Get(t.Context(), marks, clientv3.WithFirstCreate()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(oldest.Kvs) == 0 || string(oldest.Kvs[0].Key) == mark {
+		t.Fatal("no mark from before the write")
+	}
+
 	etcd.PutBack(0, backup)
 	etcdtest.Revision(t, client) // once the client has its connection again
 	restored := []string{"it was restored from an older state since; nothing was written"}
-	// A backup from between the mark of the journal and the write has the mark.
-	mark := "/registry/ranges/journal/" + j.Mark
 	if _, err := client.Put(t.Context(), mark, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -375,6 +385,10 @@ func TestUndoInAnotherHistory(t *testing.T) {
 		if _, err := client.Delete(t.Context(), gone); err != nil {
 			t.Fatal(err)
 		}
+	}
+	// A backup from between the first mark and the write has that mark.
+	if _, err := client.Put(t.Context(), string(oldest.Kvs[0].Key), ""); err != nil {
+		t.Fatal(err)
 	}
 	runOK(t, with("allocate", "servicenodeports", "30001")...)
 	runOK(t, with("release", "servicenodeports", "30002")...)

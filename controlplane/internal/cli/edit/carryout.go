@@ -129,8 +129,12 @@ func (d *edits) carryOut(ctx context.Context) error {
 		}
 		e.change.Clear = e.clears()
 		err := d.edit(ctx, false, e)
+		outcome := outcomeOf(err)
+		if err == nil && d.journal != nil { // an etcd of before the write can have the mark of before it
+			err = d.of.putMark(ctx, d.store)
+		}
 		if !errors.Is(err, ErrUndoBegan) { // the journal is the undo's
-			err = errors.Join(err, d.journal.enter(e, outcomeOf(err)))
+			err = errors.Join(err, d.journal.enter(e, outcome))
 		}
 		if err != nil {
 			return err

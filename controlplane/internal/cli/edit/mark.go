@@ -16,8 +16,9 @@ import (
 // markTime is how long a mark stays: longer than what was written can be undone.
 const markTime = undoFor + time.Hour
 
-// putMark puts the mark of a journal before the first write: a key in etcd with a random name, which an etcd that was
-// restored from an older state does not have. The revisions of the journal are those of the history that has it.
+// putMark puts the mark of a journal, before the first write and after each: a key in etcd with a random name, which an
+// etcd that was restored from an older state does not have. The revisions of the journal are those of the history that
+// has it.
 func (c *Changes) putMark(ctx context.Context, stored *ranges.Store) error {
 	ctx, cancel := context.WithTimeout(ctx, ranges.OperationTimeout)
 	defer cancel()
