@@ -50,9 +50,10 @@ var entries = []Entry{
 			"API server accepts such an object: it was written into etcd.",
 		"The repair of kube-apiserver 1.32 to 1.37 reads the field and crashes, at its start and every few minutes after that. Without " +
 			"an API server nothing in the cluster changes any more, and traffic breaks with the first Pod that moves.",
-		"An administrator deletes the object at once: its key in etcd (`etcdctl del /registry/ipaddresses/ADDRESS`), or " +
-			"`kubectl delete ipaddress ADDRESS` as long as an API server answers. `rangekeeper repair --to-file` removes it from a snapshot, if its name is an " +
-			"address. If a Service uses the address, the API server creates another object for it.",
+		"An administrator audits again, as a server may have repaired the object, and deletes it if it is still found: its key in etcd " +
+			"(`etcdctl del /registry/ipaddresses/ADDRESS`), or `kubectl delete ipaddress ADDRESS` as long as an API server answers. " +
+			"If a Service uses the address, the API server creates another object for it; until an audit finds nothing any more, create " +
+			"no other Service, as it may get the address. `rangekeeper repair --to-file` removes the object from a snapshot, if its name is an address.",
 	},
 	{
 		"ClusterIPAlreadyAllocated", "Services share one ClusterIP",

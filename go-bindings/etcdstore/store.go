@@ -185,6 +185,10 @@ func (a Allocation) Owner() rangekeeper.Ownership {
 // if Services are in the etcd of the range: then a write that reaches etcd late cannot give the Service a value that
 // has another owner by then. They can fail though the values are still allocated: if a repair pass, or a restore of
 // etcd, came between. Then nothing is written, and the caller releases the values and tries again.
+//
+// They compare revisions. An etcd that was restored to a state before an allocation, and has been written as often
+// since, can meet them though the value has another owner there. A program that may outlive a restore also sends its
+// write over no other connection than that of the allocation; one that does not ends before.
 func Conditions(all ...Allocation) []clientv3.Cmp {
 	if len(all) == 0 {
 		return nil
