@@ -33,7 +33,8 @@ import (
 )
 
 // Object is an object of the Kubernetes API with a ledger in one of its fields: a [ledgerstore.Store]. The object's UID
-// and resource version are the token, with the numbers of its last writes.
+// and resource version are the token, with the numbers of its last writes. The API server compares all of them when it
+// writes.
 //
 // A client may send a write again though the API server has carried it out: client-go does so after an answer of 429 or
 // 5xx with Retry-After, which a gateway may have given. The second one is refused. So after a refusal Object reads the
@@ -43,9 +44,14 @@ import (
 // the API has at most 1.5 MiB, and a ConfigMap 1 MiB: a ledger of 10,000 owners with names of 36 bytes takes about half
 // of that.
 //
-// End all programs that write the object before it is deleted, or the API server's etcd is restored from a backup. A
-// program that has read a ledger refuses an object that has none, and every program refuses one whose field is empty
-// though it was written.
+// End all programs that write the object before it is deleted. A program that has read a ledger refuses an object that
+// has none, and every program refuses one whose field is empty though it was written.
+//
+// If etcd is restored from a backup, end all its API servers before, and start them after, as Kubernetes wants it too.
+// Then a program that goes on replaces nothing that it has not read, as the numbers tell a lost history from the one
+// that is stored. What was allocated after the backup is free again. An API server that goes on compares a write with
+// its watch cache, which still has the lost history: it may carry out a write that replaces others, and refuse good
+// ones.
 type Object struct {
 	// Client is the client of the resource, in a namespace if the resource is namespaced. Its limit of requests must
 	// allow two for each change: client-go's default is 5 in a second (rest.Config.QPS).
@@ -101,7 +107,7 @@ func (o Object) Get(ctx context.Context) (value, token []byte, err error) {
 	if value, err = base64.StdEncoding.DecodeString(text); err != nil {
 		return nil, nil, fmt.Errorf("%s %s: field %s: %w", o.Kind.Kind, o.Name, strings.Join(o.Field, "."), err)
 	}
-	return value, tokenOf(object), nil
+	return value, o.tokenOf(object), nil
 }
 
 // path returns the field as the annotation has it.
@@ -118,48 +124,116 @@ func written(annotation string) (fields, writes []string) {
 	return strings.Split(parts[1], ","), parts[2:]
 }
 
-// tokenOf returns UID, resource version and annotation, which a write at this token needs.
-func tokenOf(object *unstructured.Unstructured) []byte {
-	return []byte(string(object.GetUID()) + "/" + object.GetResourceVersion() + "/" + object.GetAnnotations()[ReplacedAnnotation])
+// state is what a write depends on, and what it needs to know of the object. As JSON it is a token.
+type state struct {
+	UID, Version, Annotation string
+	// AnnotationSteps and FieldSteps are how far the object has the paths to the annotation and the field: a JSON patch
+	// makes no parents.
+	AnnotationSteps, FieldSteps int
+}
+
+var annotationPath = []string{"metadata", "annotations", ReplacedAnnotation}
+
+func (s state) token() []byte {
+	token, _ := json.Marshal(s) // of strings and numbers, so without an error
+	return token
+}
+
+// tokenOf returns the token of an object.
+func (o Object) tokenOf(object *unstructured.Unstructured) []byte {
+	return state{
+		UID: string(object.GetUID()), Version: object.GetResourceVersion(), Annotation: object.GetAnnotations()[ReplacedAnnotation],
+		AnnotationSteps: steps(object.Object, annotationPath), FieldSteps: steps(object.Object, o.Field),
+	}.token()
+}
+
+// steps returns how many steps of a path there are in an object.
+func steps(object map[string]any, path []string) int {
+	for n, step := range path {
+		next := object[step]
+		if next == nil {
+			return n
+		}
+		object, _ = next.(map[string]any)
+	}
+	return len(path)
 }
 
 // replacedToken returns the token of a write that others have replaced, or may have. No object has it.
 func replacedToken(write string) []byte {
-	return []byte("//" + write)
+	return state{Annotation: write}.token()
+}
+
+// operation is one of a JSON patch.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+// add returns the operation that sets what is at a path, of which an object has so many steps.
+func add(path []string, steps int, value any) operation {
+	first := min(steps+1, len(path))
+	for _, step := range slices.Backward(path[first:]) {
+		value = map[string]any{step: value}
+	}
+	return operation{"add", pointer(path[:first]), value}
+}
+
+// pointer returns a path as a JSON pointer.
+func pointer(path []string) string {
+	escaped := strings.NewReplacer("~", "~0", "/", "~1")
+	var b strings.Builder
+	for _, step := range path {
+		b.WriteString("/" + escaped.Replace(step))
+	}
+	return b.String()
+}
+
+// patch returns the JSON patch that writes the annotation and the field of an object if it is in this state. The
+// resource version alone is no proof: after a restore of etcd another object may have it, in another history.
+func (o Object) patch(at state, annotation, text string) ([]byte, error) {
+	setAnnotation := add(annotationPath, at.AnnotationSteps, annotation)
+	known := operation{"test", setAnnotation.Path, nil} // that there is none
+	if at.AnnotationSteps == len(annotationPath) {
+		known.Value = at.Annotation
+	}
+	return json.Marshal([]operation{
+		{"test", "/metadata/uid", at.UID}, {"test", "/metadata/resourceVersion", at.Version}, known,
+		setAnnotation, add(o.Field, at.FieldSteps, text),
+	})
 }
 
 // Put implements ledgerstore.Store.
 func (o Object) Put(ctx context.Context, value, token []byte) (newToken []byte, err error) {
-	uid, rest, _ := strings.Cut(string(token), "/")
-	version, annotation, _ := strings.Cut(rest, "/")
-	if token != nil && version == "" {
+	var at state
+	if token != nil && (json.Unmarshal(token, &at) != nil || at.Version == "") {
 		return nil, ledgerstore.ErrChanged
 	}
-	fields, before := written(annotation)
+	fields, before := written(at.Annotation)
 	if !slices.Contains(fields, o.path()) {
 		fields = append(fields, o.path())
 	}
 	write := strconv.FormatUint(rand.Uint64(), 36)
-	object, text := &unstructured.Unstructured{Object: map[string]any{}}, base64.StdEncoding.EncodeToString(value)
-	if err := unstructured.SetNestedField(object.Object, text, o.Field...); err != nil {
-		return nil, err
-	}
-	words := []string{cmp.Or(version, "0"), strings.Join(fields, ",")}
+	words := []string{cmp.Or(at.Version, "0"), strings.Join(fields, ",")}
 	words = append(append(words, before[max(0, len(before)-keptWrites+1):]...), write)
-	object.SetAnnotations(map[string]string{ReplacedAnnotation: strings.Join(words, " ")})
+	annotation, text := strings.Join(words, " "), base64.StdEncoding.EncodeToString(value)
 	var stored *unstructured.Unstructured
 	if token == nil {
-		object.SetGroupVersionKind(o.Kind)
-		object.SetName(o.Name)
-		stored, err = o.Client.Create(ctx, object, metav1.CreateOptions{})
-	} else {
-		object.SetUID(types.UID(uid))
-		object.SetResourceVersion(version)
-		var patch []byte
-		if patch, err = json.Marshal(object.Object); err != nil {
+		object := &unstructured.Unstructured{Object: map[string]any{}}
+		if err := unstructured.SetNestedField(object.Object, text, o.Field...); err != nil {
 			return nil, err
 		}
-		stored, err = o.Client.Patch(ctx, o.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		object.SetGroupVersionKind(o.Kind)
+		object.SetName(o.Name)
+		object.SetAnnotations(map[string]string{ReplacedAnnotation: annotation})
+		stored, err = o.Client.Create(ctx, object, metav1.CreateOptions{})
+	} else {
+		var patch []byte
+		if patch, err = o.patch(at, annotation, text); err != nil {
+			return nil, err
+		}
+		stored, err = o.Client.Patch(ctx, o.Name, types.JSONPatchType, patch, metav1.PatchOptions{})
 	}
 	switch {
 	case err == nil:
@@ -167,11 +241,12 @@ func (o Object) Put(ctx context.Context, value, token []byte) (newToken []byte, 
 		if kept, _, _ := unstructured.NestedString(stored.Object, o.Field...); kept != text {
 			return nil, fmt.Errorf("%s %s: the API server does not keep field %s", o.Kind.Kind, o.Name, strings.Join(o.Field, "."))
 		}
-		return tokenOf(stored), nil
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) && token != nil:
-		return o.refused(ctx, err, token, before, write)
+		return o.tokenOf(stored), nil
 	case isTooLarge(err):
 		return nil, fmt.Errorf("%w: %w", ledgerstore.ErrTooLarge, err)
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) && token != nil,
+		apierrors.IsInvalid(err) && token != nil: // a test of the patch fails, or the object that it makes is not valid
+		return o.refused(ctx, err, token, before, write)
 	default:
 		return nil, err
 	}
@@ -191,7 +266,7 @@ func (o Object) refused(ctx context.Context, refusal error, token []byte, before
 	// The writes since the token are all there if the last one before it is, or if none was dropped. If the object is
 	// the same still, another request with this write may be on its way.
 	complete := len(before) == 0 && len(now) < keptWrites || len(before) > 0 && slices.Contains(now, before[len(before)-1])
-	if !complete || bytes.Equal(tokenOf(object), token) {
+	if !complete || bytes.Equal(o.tokenOf(object), token) {
 		return nil, fmt.Errorf("%w; and whether it was carried out before is unknown", refusal)
 	}
 	return nil, ledgerstore.ErrChanged

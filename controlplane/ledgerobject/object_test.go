@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -177,6 +179,146 @@ func TestObject(t *testing.T) {
 	missing := Object{Client: objects.Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "pools"}), Name: "vnis", Field: []string{"spec", "ledger"}}
 	if _, err := missing.Put(ctx, []byte("x"), nil); !apierrors.IsNotFound(err) {
 		t.Error(err)
+	}
+}
+
+// customResource makes a custom resource whose spec may have any fields, and returns its client once it is served.
+func customResource(t *testing.T, objects dynamic.Interface) dynamic.ResourceInterface {
+	t.Helper()
+	var definition unstructured.Unstructured
+	if err := json.Unmarshal([]byte(`{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "pools.example.com"},
+		"spec": {
+			"group": "example.com", "scope": "Cluster", "names": {"plural": "pools", "kind": "Pool"},
+			"versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+				"type": "object", "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}
+			}}}]
+		}
+	}`), &definition.Object); err != nil {
+		t.Fatal(err)
+	}
+	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	if _, err := objects.Resource(definitions).Create(t.Context(), &definition, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	pools := objects.Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "pools"})
+	for {
+		_, err := pools.List(t.Context(), metav1.ListOptions{})
+		if err == nil {
+			return pools
+		}
+		if !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// TestPatches has programs write an object all at once, in which others have put more or less of the paths to the
+// ledger and its annotation: one of them does, and what others have put stays.
+func TestPatches(t *testing.T) {
+	const programs = 8
+	server := startServer(t)
+	objects, _ := clients(t, server)
+	ctx := t.Context()
+	maps := ConfigMap(objects, "default", "", "ledger")
+	pools := Object{
+		Client: customResource(t, objects), Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Pool"},
+		Field: []string{"spec", "of~the/network", "ledger"},
+	}
+	for n, test := range []struct {
+		store Object
+		has   string
+	}{
+		{maps, `{}`},
+		{maps, `{"metadata": {"annotations": {}}, "binaryData": {}}`},
+		{maps, `{"metadata": {"annotations": {"ours": "x"}}, "binaryData": {"ours": "eA=="}}`},
+		{maps, `{"metadata": {"annotations": {"` + ReplacedAnnotation + `": ""}}, "binaryData": {"ledger": ""}}`},
+		{pools, `{}`},
+		{pools, `{"spec": {}}`},
+		{pools, `{"metadata": {"annotations": {"ours": "x"}}, "spec": {"ours": "x", "of~the/network": {}}}`},
+		{pools, `{"spec": {"of~the/network": {"ours": "x"}}}`},
+		{pools, `{"spec": {"of~the/network": null}}`},
+	} {
+		t.Run(test.store.Kind.Kind+test.has, func(t *testing.T) {
+			store := test.store
+			store.Name = fmt.Sprint("object-", n)
+			var object unstructured.Unstructured
+			if err := json.Unmarshal([]byte(test.has), &object.Object); err != nil {
+				t.Fatal(err)
+			}
+			object.SetGroupVersionKind(store.Kind)
+			object.SetName(store.Name)
+			want, err := store.Client.Create(ctx, &object, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for write := range 3 {
+				_, token, err := store.Get(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var group sync.WaitGroup
+				var written, refused atomic.Int64
+				var value atomic.Value
+				for p := range programs {
+					group.Go(func() {
+						own := fmt.Sprint("of program ", p)
+						_, err := store.Put(ctx, []byte(own), token)
+						switch {
+						case err == nil:
+							written.Add(1)
+							value.Store(own)
+						case errors.Is(err, ledgerstore.ErrChanged):
+							refused.Add(1)
+						default:
+							t.Error(err)
+						}
+					})
+				}
+				group.Wait()
+				if written.Load() != 1 || refused.Load() != programs-1 {
+					t.Fatalf("write %d: %d programs have written, and %d were refused", write, written.Load(), refused.Load())
+				}
+				if got, _, err := store.Get(ctx); err != nil || string(got) != value.Load() {
+					t.Errorf("got %q, %v, and not %q", got, err, value.Load())
+				}
+			}
+			// In another history the object has this resource version, too, and had other writes before, or none.
+			value, token, err := store.Get(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, before := range []struct {
+				annotation string
+				steps      int
+			}{{"", 1}, {"", 2}, {"0 field number", 3}} {
+				var at state
+				if err := json.Unmarshal(token, &at); err != nil {
+					t.Fatal(err)
+				}
+				at.Annotation, at.AnnotationSteps = before.annotation, before.steps
+				if _, err := store.Put(ctx, []byte("of another history"), at.token()); err == nil {
+					t.Errorf("a write of another history, with %+v", before)
+				}
+			}
+			if got, again, err := store.Get(ctx); err != nil || !bytes.Equal(got, value) || !bytes.Equal(again, token) {
+				t.Errorf("got %q, %s, %v, and not %q, %s", got, again, err, value, token)
+			}
+			got, err := store.Client.Get(ctx, store.Name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ours := got.GetAnnotations()["ours"]; ours != want.GetAnnotations()["ours"] {
+				t.Errorf("the annotation of others is %q", ours)
+			}
+			for _, path := range [][]string{{"binaryData", "ours"}, {"spec", "ours"}, {"spec", "of~the/network", "ours"}} {
+				had, _, _ := unstructured.NestedString(want.Object, path...)
+				if has, _, _ := unstructured.NestedString(got.Object, path...); has != had {
+					t.Errorf("%v of others is %q, and not %q", path, has, had)
+				}
+			}
+		})
 	}
 }
 
