@@ -104,7 +104,8 @@ type Pool struct {
 	Reserve []string
 	// StaticBands has parts that are handed out only by name, or if no others are free (KEP-3070 has one such band).
 	StaticBands []string
-	// CoolDown is for how long a value stays out of use after its release, in whole milliseconds; 0 for not at all.
+	// CoolDown is for how long a value is handed out only by name after its release, in whole milliseconds; 0 for not
+	// at all.
 	// Programs end it by their own clocks: docs/ledger-json.md says what happens if those differ.
 	CoolDown time.Duration
 	// CoolDownAtMost is how many releases cool down at most: with one more, the oldest is over at once. It is 0 if
