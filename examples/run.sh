@@ -77,6 +77,32 @@ seq 4700 4900 | grep -vx 4789 >"$work/js-expected"
 cut -d ' ' -f 2 "$js"/found-* | sort -n >"$work/js-found"
 same "js/vnis.js" "$work/js-expected" "$work/js-found"
 
+# Threads of a program have one pid, as have programs of several containers. A program ends with an error if one of its
+# threads does.
+cat >"$js/threads.mjs" <<'THREADS'
+import { once } from "node:events";
+import { Worker } from "node:worker_threads";
+
+for (let round = 1; round <= 5; round++) {
+  const threads = [1, 2, 3, 4].map((i) => new Worker("./vnis.mjs", { argv: ["threads", `${round}/${i}`] }));
+  await Promise.all(threads.map((thread) => once(thread, "exit")));
+}
+THREADS
+mkdir "$js/threads"
+(cd "$js" && node threads.mjs 2>&1 || true) | cut -d ' ' -f 2 | sort -n >"$work/threads-found"
+seq 4700 4719 >"$work/threads-expected"
+same "js/vnis.js in threads" "$work/threads-expected" "$work/threads-found"
+
+# A file that is empty or cut off is no new ledger.
+mkdir "$js/damaged"
+node "$js/vnis.mjs" "$js/damaged" early >/dev/null
+for size in 0 20; do
+	head -c "$size" "$js/damaged/1" >"$js/damaged/2"
+	(cd "$js" && node vnis.mjs damaged late 2>&1 || true) | sed -nE 's/^(late|Error:) (\S+).*/\1 \2/p'
+done >"$work/damaged-found"
+printf 'Error: damaged/2:\nError: damaged/2:\n' >"$work/damaged-expected"
+same "js/vnis.js with a damaged file" "$work/damaged-expected" "$work/damaged-found"
+
 # C: the first address stays allocated, as in the reference's row "lowest bit".
 prefix=$PWD/target/examples/prefix
 mkdir -p target/examples
