@@ -1,5 +1,6 @@
 #!/bin/bash
 # Builds ledger-rs and lets several processes at once write a ledger in SQLite and in a real etcd, and one in redb.
+# Then it tests what etcd refuses by its size.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
@@ -10,6 +11,8 @@ failed=0
 
 # All examples, so that cargo compiles their dependencies once.
 $cargo build --quiet --locked
+test=("$cargo" test --quiet --locked --package rangekeeper-ledger-stores --features etcd --test etcd)
+"${test[@]}" --no-run
 make --silent -C .. restored-etcd >&2
 
 cat >"$work/play" <<'PLAY'
@@ -55,4 +58,11 @@ play() { # STORE PROCESSES [COMMAND...]: with COMMAND in front
 play "sqlite:$work/ledger.sqlite" 4
 play "redb:$work/ledger.redb" 1
 play etcd 4 ../target/restored-etcd ../testing/testdata/kube-1.32-dual-stack/clean.db.gz
+if ../target/restored-etcd ../testing/testdata/kube-1.32-dual-stack/clean.db.gz "${test[@]}" -- --include-ignored >"$work/output" 2>&1; then
+	echo "ok      ledger-rs: what is too large for etcd"
+else
+	echo "FAILED  ledger-rs: what is too large for etcd"
+	cat "$work/output"
+	failed=1
+fi
 exit $failed

@@ -28,11 +28,12 @@ var ErrChanged = errors.New("the stored value has changed")
 // ErrTooLarge is the error of [Store.Put] if the value is larger than the store allows.
 var ErrTooLarge = errors.New("the value is larger than the store allows")
 
-// IsTooLargeForEtcd reports whether etcd, or its client, has refused a request by its size. It reads the error's text,
-// which API servers pass on.
+// IsTooLargeForEtcd reports whether etcd, its client, or the gRPC server in front of etcd has refused a request by its
+// size. It reads the error's text, which API servers pass on.
 func IsTooLargeForEtcd(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "etcdserver: request is too large") ||
-		strings.Contains(err.Error(), "trying to send message larger than max")) // google.golang.org/grpc/stream.go
+		strings.Contains(err.Error(), "trying to send message larger than max") || // google.golang.org/grpc/stream.go
+		strings.Contains(err.Error(), "received message larger than max")) // and rpc_util.go
 }
 
 // Store keeps one value. A Ledger makes one call at a time. A call ends when its context does.

@@ -10,6 +10,11 @@ use tokio::runtime::{Builder, Runtime};
 /// How long a request may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// What etcd answers to a request that is too large for it, depending on how much: etcd itself, its gRPC server, which
+/// does not read the request, or a proxy, which does not send it.
+const TOO_LARGE: [&str; 3] =
+    ["etcdserver: request is too large", "received message larger than max", "trying to send message larger than max"];
+
 /// A key of etcd. The revision of its last write is the token.
 pub struct EtcdKey {
     client: Client,
@@ -45,7 +50,7 @@ impl Store for EtcdKey {
         let unchanged = Compare::mod_revision(self.key.as_str(), CompareOp::Equal, revision);
         let put = Txn::new().when([unchanged]).and_then([TxnOp::put(self.key.as_str(), value, None)]);
         let answer = match self.runtime.block_on(self.client.txn(put)) {
-            Err(Error::GRpcStatus(status)) if status.message() == "etcdserver: request is too large" => {
+            Err(Error::GRpcStatus(status)) if TOO_LARGE.iter().any(|text| status.message().contains(text)) => {
                 return Ok(Put::TooLarge);
             }
             answer => answer?,
