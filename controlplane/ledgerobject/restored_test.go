@@ -13,9 +13,9 @@ import (
 
 func TestMain(m *testing.M) { etcdtest.Main(m, nil) }
 
-// TestRestoredEtcd restores etcd from a backup, and starts the API server again, under a program that has written since.
-// Another program then writes the object, which gets the same resource version as that write. The first program knows
-// another history, and does not replace what the second one was given.
+// TestRestoredEtcd restores etcd from a backup, and starts the API server again, under a program that has written
+// since. Another program then writes the object, which gets the same resource version as that write. The first program
+// knows another history, and does not replace what the second one was given.
 func TestRestoredEtcd(t *testing.T) {
 	etcd := etcdtest.StartCluster(t, 1)
 	server := apiservertest.Start(t, apiservertest.Config{

@@ -11,7 +11,7 @@ failed=0
 
 # All examples, so that cargo compiles their dependencies once.
 $cargo build --quiet --locked
-test=("$cargo" test --quiet --locked --package rangekeeper-ledger-stores --features etcd --test etcd)
+test=("$cargo" test --quiet --locked --test etcd)
 "${test[@]}" --no-run
 make --silent -C .. restored-etcd >&2
 
