@@ -53,8 +53,14 @@ var programs = map[string]func() (string, error){
 }
 
 func build(tool string) (path string, err error) {
-	out, err := exec.Command("go", "tool", "-n", tool).Output()
-	return strings.TrimSpace(string(out)), err
+	command := exec.Command("go", "tool", "-n", tool)
+	var log bytes.Buffer
+	command.Stderr = &log
+	out, err := command.Output()
+	if err != nil {
+		return "", fmt.Errorf("build %s: %w: %s", tool, err, &log)
+	}
+	return strings.TrimSpace(string(out)), nil
 }
 
 func run(tool string, args ...string) (stdout string, err error) {

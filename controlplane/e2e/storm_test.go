@@ -18,6 +18,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/edit"
@@ -101,21 +102,7 @@ func testStorm(t *testing.T, version apiservertest.Version) {
 	h.mustHold(t)
 	t.Log(h)
 	if isLong {
-		awaitNoLeaks(t, client)
-	}
-}
-
-// awaitNoLeaks waits until the servers' repairs have left no leak.
-func awaitNoLeaks(t *testing.T, client *clientv3.Client) {
-	t.Helper()
-	for end := time.Now().Add(repairTimeout); ; time.Sleep(10 * time.Second) {
-		report := auditEtcd(t, client)
-		if len(report.Leaks) == 0 {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("after %v there are leaks: %v", repairTimeout, report.Leaks)
-		}
+		awaitAudit(t, client, func(report *audit.Report) bool { return len(report.Leaks) == 0 })
 	}
 }
 

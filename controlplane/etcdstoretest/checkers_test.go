@@ -219,8 +219,8 @@ func TestCheckersBite(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce checks changes that were all under way at the same time, as after a pause of etcd: whoever tries one
-// order after the other does not come to an end.
+// TestManyAtOnce checks changes that were all under way at the same time, as after a pause of etcd. They have too many
+// orders to try one after the other.
 func TestManyAtOnce(t *testing.T) {
 	var operations []*operation
 	for revision := int64(65); revision >= 2; revision-- { // a value is allocated, and released in the next revision

@@ -151,8 +151,8 @@ type operation struct {
 	// revision is the one in which it took effect, 0 if it did not. An allocation returns it, for a release it is
 	// found in the history.
 	revision int64
-	// earlier is how many operations took effect in earlier revisions, and sofar in these and its own.
-	earlier, sofar int
+	// earlier is how many operations took effect in earlier revisions, and soFar in these and its own.
+	earlier, soFar int
 	// call and end are times on one clock.
 	call, end time.Duration
 	// ghost is set for what explain has added.

@@ -634,7 +634,7 @@ func checkable(ghosts, operations []*operation) []porcupine.Operation {
 	for _, one := range history {
 		o := one.Input.(*operation)
 		o.earlier, _ = slices.BinarySearch(revisions, o.revision)
-		o.sofar, _ = slices.BinarySearch(revisions, o.revision+1)
+		o.soFar, _ = slices.BinarySearch(revisions, o.revision+1)
 	}
 	return history
 }
@@ -648,7 +648,7 @@ type set struct {
 
 // follows reports whether the operation may take effect next: after all that did in earlier revisions. Porcupine would
 // find that out, too, when nothing else is left to try, which takes long where many requests got no answer.
-func (s set) follows(o *operation) bool { return o.earlier <= s.effect && s.effect < o.sofar }
+func (s set) follows(o *operation) bool { return o.earlier <= s.effect && s.effect < o.soFar }
 
 func (s set) free() int {
 	n := 0
