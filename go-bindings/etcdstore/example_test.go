@@ -2,6 +2,7 @@ package etcdstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 
@@ -34,16 +35,35 @@ func Example() {
 	if _, err := store.Init(ctx); err != nil {
 		log.Fatal(err)
 	}
+	if err := createService(ctx, store, "default/web"); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// createService allocates a ClusterIP and writes a Service with it.
+func createService(ctx context.Context, store *etcdstore.Store, name string) error {
+	// Before anything is read or allocated.
+	connections, err := store.Connections(ctx)
+	if err != nil {
+		return err
+	}
 	got, err := store.AllocateNext(ctx)
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
-	fmt.Println(got.Value)
-	// Here the Service is written, before got.UseUntil, in a transaction with etcdstore.Conditions(got); after that
-	// store.Written(got.Value). If it was certainly not written:
-	freed, err := store.Release(ctx, got.Value, got.Owner())
-	if err != nil {
-		log.Fatal(err)
+	key := "/registry/services/specs/" + name
+	isNew := clientv3.Compare(clientv3.ModRevision(key), "=", 0)
+	service := clientv3.OpPut(key, fmt.Sprintf(`{"spec": {"clusterIP": %q}}`, got.Value))
+	answer, err := connections.Txn(ctx, append(etcdstore.Conditions(got), isNew), []clientv3.Op{service}, nil)
+	switch {
+	case errors.Is(err, etcdstore.ErrRestored):
+		return createService(ctx, store, name) // nothing was written; a repair pass frees the value
+	case err != nil:
+		return err // the Service may be there, or may yet be written; if not, a repair pass frees the value
+	case !answer.Succeeded:
+		_, err := store.Release(ctx, got.Value, got.Owner())
+		return errors.Join(fmt.Errorf("%s is there already, or %v was freed meanwhile", name, got.Value), err)
 	}
-	fmt.Println("released:", freed)
+	store.Written(got.Value)
+	return nil
 }

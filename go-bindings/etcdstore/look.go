@@ -18,8 +18,8 @@ import (
 // lookTime is how long the key of a Look stays in etcd if nobody ends the Look.
 const lookTime = 5 * time.Minute
 
-// ErrRestored: what a pass or an edit depends on is not in etcd any more, which may have been restored meanwhile.
-// Nothing was written; it can be made again.
+// ErrRestored: what a pass, an edit or a request depends on may not be in etcd any more, which may have been restored
+// meanwhile. Nothing was written; it can be made again.
 var ErrRestored = errors.New("etcd may have been restored meanwhile; nothing was written, try again")
 
 // Look is the beginning of a look at Services, by which ranges are changed: a key in etcd with a random name, which no

@@ -39,24 +39,22 @@ type driver struct {
 	reports   chan watched       // of that watch
 	restores  int64              // that were reported
 
-	connections *connections
-	kv          clientv3.KV
-	watcher     clientv3.Watcher
+	watcher clientv3.Watcher
+	// decided is when the committer was last asked for a step; all connections that were known before were reported.
+	decided time.Time
 }
 
 // run carries out the committer's steps until ctx is done.
 func (s *Store) run(ctx context.Context) {
-	client, connections := s.config.Client, newConnections()
-	d := &driver{
-		Store: s, calls: make(map[rangekeeper.Ticket]*call),
-		connections: connections, kv: connections.kv(client), watcher: connections.watcher(client),
-	}
-	go connections.await(ctx, client.ActiveConnection())
+	client := s.config.Client
+	d := &driver{Store: s, calls: make(map[rangekeeper.Ticket]*call), watcher: s.connections.watcher(client)}
+	go s.connections.await(ctx, client.ActiveConnection())
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	defer d.end()
 	for ctx.Err() == nil {
 		d.submitAll()
+		d.decided = time.Now()
 		d.drain()
 		step, err := d.committer().Poll(s.now())
 		if err != nil {
@@ -217,7 +215,7 @@ func (d *driver) perform(ctx context.Context, step rangekeeper.Step) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if step.Kind == rangekeeper.StepSwap || step.Kind == rangekeeper.StepConfirm {
-		ctx = overSameConnection(ctx)
+		ctx = overKnown(ctx, &knownBy{connections: d.connections, at: d.decided})
 	}
 	txn, err := d.transaction(ctx, step)
 	if err != nil {

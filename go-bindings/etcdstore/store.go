@@ -68,6 +68,9 @@ type Store struct {
 	stop      context.CancelFunc
 	counters  counters
 
+	connections *connections
+	kv          clientv3.KV
+
 	mu        sync.Mutex
 	closed    bool
 	submitted []*call
@@ -120,8 +123,9 @@ func Open(config Config) (*Store, error) {
 		return nil, fmt.Errorf("open %q: %w", config.Key, err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
+	connections := newConnections()
 	s := &Store{
-		config: config, started: time.Now(),
+		config: config, started: time.Now(), connections: connections, kv: connections.kv(config.Client),
 		wake: make(chan struct{}, 1), stopped: make(chan struct{}), stop: stop,
 		drained: make(chan struct{}),
 	}
@@ -135,6 +139,12 @@ func Open(config Config) (*Store, error) {
 
 // isZero reports whether the Store was not opened. Like the other zero values of the binding it is as good as closed.
 func (s *Store) isZero() bool { return s.committer.Load() == nil }
+
+func (s *Store) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
 
 // Key is where the object is stored.
 func (s *Store) Key() string { return s.config.Key }
@@ -187,8 +197,8 @@ func (a Allocation) Owner() rangekeeper.Ownership {
 // etcd, came between. Then nothing is written, and the caller releases the values and tries again.
 //
 // They compare revisions. An etcd that was restored to a state before an allocation, and has been written as often
-// since, can meet them though the value has another owner there. A program that may outlive a restore also sends its
-// write over no other connection than that of the allocation; one that does not ends before.
+// since, can meet them though the value has another owner there. So a program that may outlive a restore makes its
+// write with [Connections.Txn]; one that does not ends before.
 func Conditions(all ...Allocation) []clientv3.Cmp {
 	if len(all) == 0 {
 		return nil

@@ -20,7 +20,9 @@ func TestZeroStore(t *testing.T) {
 		_, read := s.Read(ctx)
 		_, _, readForPass := s.ReadForPass(ctx, pass)
 		_, repaired := s.Repair(ctx, pass, nil, rangekeeper.ServiceList{Revision: 1, Guards: true})
-		for i, err := range []error{initialised, allocated, released, read, readForPass, repaired} {
+		connections, known := s.Connections(ctx)
+		_, written := connections.Txn(ctx, nil, nil, nil)
+		for i, err := range []error{initialised, allocated, released, read, readForPass, repaired, known, written} {
 			if err != rangekeeper.ErrClosed {
 				t.Errorf("%d: %v", i, err)
 			}
