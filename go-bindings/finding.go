@@ -59,8 +59,8 @@ const (
 	// ReasonBitmapDisagrees: a bitmap of ClusterIPs that servers still write beside IPAddress objects records an
 	// address that no object and no Service has, or does not record one that they have. No Event has this reason.
 	ReasonBitmapDisagrees
-	// ReasonIPAddressWithoutParent: an IPAddress object that kube-apiserver's repair reads has no spec.parentRef, at
-	// which that repair crashes. No Event has this reason.
+	// ReasonIPAddressWithoutParent: an IPAddress object that kube-apiserver's repair reads has no spec.parentRef.
+	// No server repairs it. No Event has this reason.
 	ReasonIPAddressWithoutParent
 	// ReasonIPAddressNotCanonical: the name of an IPAddress object is not the canonical text of an address, by which
 	// servers look for it. No Event has this reason.
@@ -119,7 +119,8 @@ type Severity uint32
 
 const (
 	// SeverityBreaksTraffic: two Services answer on one value (on a port if their protocols are the same), or no range
-	// hands the value out, so that nothing is bound to forward it; or kube-apiserver crashes at the object.
+	// hands the value out, so that nothing is bound to forward it; or an IPAddress object is one that no API server
+	// accepts.
 	SeverityBreaksTraffic Severity = rk.SeverityBreaksTraffic
 	// SeverityDuplicateRisk: the value is in use and not recorded, or not for good, so that a server may allocate it a
 	// second time.

@@ -982,7 +982,7 @@ enum {
   RK_SEVERITY_NONE = 0,
   /**
    * Two Services answer on one value (on a port if their protocols are the same), or no range hands the value out, so
-   * that nothing is bound to forward it; or kube-apiserver crashes at the object.
+   * that nothing is bound to forward it; or an IPAddress object is one that no API server accepts.
    */
   RK_SEVERITY_BREAKS_TRAFFIC = 1,
   /** The value is in use and not recorded, or not for good, so that a server may allocate it a second time. */
@@ -1036,8 +1036,8 @@ enum {
    */
   RK_REASON_BITMAP_DISAGREES = 11,
   /**
-   * An IPAddress object that kube-apiserver's repair reads has no spec.parentRef, at which that repair crashes. No
-   * Event has this reason.
+   * An IPAddress object that kube-apiserver's repair reads has no spec.parentRef. No server repairs it. No Event has
+   * this reason.
    */
   RK_REASON_IP_ADDRESS_WITHOUT_PARENT = 12,
   /**

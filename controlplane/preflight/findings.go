@@ -137,7 +137,7 @@ func (p *preflight) verdict(reason string) verdict {
 		return v
 	case "IPAddressWithoutParent":
 		v := verdict{
-			Must, "These IPAddress objects have no spec.parentRef: the first repair pass crashes kube-apiserver.",
+			Must, "These IPAddress objects have no spec.parentRef: no API server accepts or repairs them.",
 			"As an administrator delete them with kubectl, or their keys in etcd while no API server runs. This shows more:", nil, nil,
 		}
 		if p.AtRest && p.Repair != nil {

@@ -45,11 +45,11 @@ func Names() []string {
 
 var entries = []Entry{
 	{
-		"IPAddressWithoutParent", "An object at which kube-apiserver crashes",
+		"IPAddressWithoutParent", "An IPAddress object without a reference",
 		"An IPAddress object has no spec.parentRef, and the API server's allocator has created it, or a Service uses the address. No " +
 			"API server accepts such an object: it was written into etcd.",
-		"The repair of kube-apiserver 1.32 to 1.37 reads the field and crashes, at its start and every few minutes after that. Without " +
-			"an API server nothing in the cluster changes any more, and traffic breaks with the first Pod that moves.",
+		"No API server repairs the object, and what one does with it is not defined. Without an API server nothing in the cluster " +
+			"changes any more, and traffic breaks with the first Pod that moves: delete the object before a server starts again.",
 		"An administrator audits again, as a server may have repaired the object, and deletes it if it is still found: its key in etcd " +
 			"(`etcdctl del /registry/ipaddresses/ADDRESS`), or `kubectl delete ipaddress ADDRESS` as long as an API server answers. " +
 			"If a Service uses the address, the API server creates another object for it; until an audit finds nothing any more, create " +

@@ -10,9 +10,8 @@ import (
 	"io"
 )
 
-// bbolt has a check of its own, Tx.Check. It cannot serve here: on a file whose branch
-// page refers to itself it did not end within ten minutes, and it reads the mapped file
-// in a goroutine of its own, where a fault ends the process.
+// bbolt has a check of its own, Tx.Check. It cannot serve here: it need not end on a damaged file, and it reads the
+// mapped file in a goroutine of its own, where a fault ends the process.
 
 // The layout of a bbolt file, format version 2. All numbers are little-endian on
 // the machines etcd supports.

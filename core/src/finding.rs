@@ -34,8 +34,8 @@ pub enum Reason {
     IpAddressNotAllocated,
     /// An IPAddress object refers to a Service that does not use the address.
     IpAddressWrongReference,
-    /// An IPAddress object that kube-apiserver's repair reads has no spec.parentRef, at which that repair crashes. Not
-    /// a reason of the reference, whose API refuses such an object.
+    /// An IPAddress object that kube-apiserver's repair reads has no spec.parentRef. No server repairs it. Not a reason
+    /// of the reference, whose API refuses such an object.
     IpAddressWithoutParent,
     /// The name of an IPAddress object is not the canonical text of an address, by which servers look for it. Not a
     /// reason of the reference, whose API refuses such an object.
@@ -150,7 +150,7 @@ impl Reason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Severity {
     /// Two Services answer on one value (on a port if their protocols are the same), or no range hands the value out,
-    /// so that nothing is bound to forward it; or kube-apiserver crashes at the object.
+    /// so that nothing is bound to forward it; or an IPAddress object is one that no API server accepts.
     BreaksTraffic,
     /// The value is in use and not recorded, or not for good, so that a server may allocate it a second time.
     DuplicateRisk,
@@ -285,7 +285,7 @@ impl Display for Finding {
                 " has an IPAddress object of the allocator that does not refer to a Service; the API server removes it",
             ),
             Reason::IpAddressWithoutParent => {
-                f.write_str(" has an IPAddress object without spec.parentRef, at which the repair of kube-apiserver crashes")?;
+                f.write_str(" has an IPAddress object without spec.parentRef, which no API server accepts or repairs")?;
                 f.write_str(DELETION)
             }
             Reason::IpAddressNotCanonical => {

@@ -42,7 +42,7 @@ pub type rk_severity = u32;
 /// The number is that of no reason.
 pub const RK_SEVERITY_NONE: rk_severity = 0;
 /// Two Services answer on one value (on a port if their protocols are the same), or no range hands the value out, so
-/// that nothing is bound to forward it; or kube-apiserver crashes at the object.
+/// that nothing is bound to forward it; or an IPAddress object is one that no API server accepts.
 pub const RK_SEVERITY_BREAKS_TRAFFIC: rk_severity = 1;
 /// The value is in use and not recorded, or not for good, so that a server may allocate it a second time.
 pub const RK_SEVERITY_DUPLICATE_RISK: rk_severity = 2;
@@ -86,8 +86,8 @@ pub enum rk_reason {
     /// A bitmap of ClusterIPs that servers still write beside IPAddress objects records an address that no object and
     /// no Service has, or does not record one that they have. No Event has this reason.
     BitmapDisagrees = 11,
-    /// An IPAddress object that kube-apiserver's repair reads has no spec.parentRef, at which that repair crashes. No
-    /// Event has this reason.
+    /// An IPAddress object that kube-apiserver's repair reads has no spec.parentRef. No server repairs it. No Event has
+    /// this reason.
     IpAddressWithoutParent = 12,
     /// The name of an IPAddress object is not the canonical text of an address, by which servers look for it. No Event
     /// has this reason.

@@ -278,10 +278,10 @@ impl Objects {
             };
             // The repair of the reference reads the references of the allocator's objects, and of those of addresses in
             // use.
-            let crashes =
+            let lacks_parent =
                 !object.has_parent && (object.managed || object.address.is_some_and(|address| lost.contains(&address)));
             let Some(address) = object.address else {
-                let reason = if crashes { Reason::IpAddressWithoutParent } else { Reason::IpAddressNotCanonical };
+                let reason = if lacks_parent { Reason::IpAddressWithoutParent } else { Reason::IpAddressNotCanonical };
                 let address = parse_address(&object.name);
                 let range = address.map_or_else(|| self.first_range(), |address| self.range_of(address));
                 find(reason, range, FoundValue::Text(object.name.clone()));
@@ -290,14 +290,14 @@ impl Objects {
                 }
                 continue;
             };
-            if crashes {
+            if lacks_parent {
                 find(Reason::IpAddressWithoutParent, self.range_of(address), FoundValue::Address(address));
             }
             let replaced = lost.contains(&address);
             match self.judge_object(object, address) {
                 IpAddressVerdict::Keep | IpAddressVerdict::Wait(_) => continue,
                 // The Service that uses the address has a finding, and its repair comes first.
-                IpAddressVerdict::NoService | IpAddressVerdict::Leaked if replaced || crashes => {}
+                IpAddressVerdict::NoService | IpAddressVerdict::Leaked if replaced || lacks_parent => {}
                 IpAddressVerdict::NoService => {
                     find(Reason::IpAddressNotAllocated, self.range_of(address), FoundValue::Address(address));
                 }
@@ -700,13 +700,13 @@ mod tests {
         let services = [("two", "10.0.0.2"), ("four", "10.0.0.4"), ("far", "10.9.0.1")];
         for (now, remedy) in [(Some(1000), Remedy::Owner), (None, Remedy::ApiServer)] {
             let report = audit(now, "10.0.0.0/29", &objects, &services);
-            let crashes: Vec<_> =
+            let orphans: Vec<_> =
                 report.findings.iter().filter(|f| f.reason == Reason::IpAddressWithoutParent).collect();
-            let about: Vec<_> = crashes.iter().map(|finding| (finding.subject, finding.value.to_string())).collect();
+            let about: Vec<_> = orphans.iter().map(|finding| (finding.subject, finding.value.to_string())).collect();
             let expected = [(0, "10.0.0.1"), (1, "10.0.0.2"), (3, "10.0.0.4"), (4, "010.0.0.5")];
             assert_eq!(about, expected.map(|(at, value)| (Subject::IpAddress(at), value.to_owned())), "{now:?}");
-            assert!(crashes.iter().all(|finding| report.remedy(finding) == remedy), "{now:?}");
-            assert!(crashes.iter().all(|finding| finding.reason.severity() == Severity::BreaksTraffic));
+            assert!(orphans.iter().all(|finding| report.remedy(finding) == remedy), "{now:?}");
+            assert!(orphans.iter().all(|finding| finding.reason.severity() == Severity::BreaksTraffic));
             let others = report.findings.iter().filter(|finding| finding.reason != Reason::IpAddressWithoutParent);
             let expected = [
                 (Reason::ClusterIpNotAllocated, "10.0.0.2".to_owned()),

@@ -145,13 +145,13 @@ func repairOf(p audit.Place, e *audit.Explanation) string {
 	byServer := slices.ContainsFunc(e.Findings, func(f audit.Finding) bool {
 		return f.Remedy == rangekeeper.RemedyAPIServer && f.Range == p.Name && f.Mode == p.Mode
 	})
-	crashes := slices.ContainsFunc(e.Findings, func(f audit.Finding) bool {
+	lacksParent := slices.ContainsFunc(e.Findings, func(f audit.Finding) bool {
 		return f.Reason == rangekeeper.ReasonIPAddressWithoutParent.String()
 	})
 	var text string
 	switch s := p.State; {
-	case crashes && objects:
-		text = "kube-apiserver crashes at its IPAddress object, which must be deleted first"
+	case lacksParent && objects:
+		text = "its IPAddress object has no spec.parentRef, and must be deleted first"
 	case p.Allocated == nil:
 		text = "unknown; audit the etcd or a snapshot of it"
 	case s.Stored && s.Next && byServer:
