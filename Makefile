@@ -29,7 +29,13 @@ endif
 export LIBRARY_PATH := $(BUILT)
 # Clippy's compiler lints our crates as it compiles them, so that no second build is needed for that.
 LINTED := $(if $(shell command -v clippy-driver),RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings)
-RUST_TESTS := --locked --workspace --exclude rangekeeper-bench --features rangekeeper/bitvec,rangekeeper/ledger # the bench has no tests
+# The crates with tests, and the larger examples, which need protoc. bootstrap-rs is left out: a third of all crates
+# are there for its client of Kubernetes. For another choice of crates cargo compiles their dependencies again, as these
+# get other features: with STEPS=apart it is the same one everywhere.
+CRATES := rangekeeper rangekeeper-bootstrap rangekeeper-ffi rangekeeper-simulation
+EXAMPLES := axum-rs etcd-rs ledger-rs rangekeeper-ledger-stores sqlite-rs
+RUST_EXAMPLES := --locked --features rangekeeper/bitvec,rangekeeper/ledger $(addprefix -p ,$(CRATES) $(EXAMPLES))
+RUST_TESTS := $(if $(STEPS),$(RUST_EXAMPLES),--locked --features rangekeeper/bitvec,rangekeeper/ledger $(addprefix -p ,$(CRATES)))
 # Flags of go test. `make check` and `make lint` run go vet, which has to analyse all that a package imports. They do
 # so for the back end in C, as the core in Go is large.
 # On a busy machine what takes a minute or two elsewhere takes long.
@@ -60,7 +66,7 @@ PROMTOOL = $(GO) run github.com/prometheus/prometheus/cmd/promtool@v0.316.0
 # The packages of Kubernetes with files in kube-apiserver/dropin/overlay/all.
 DROPIN_PACKAGES = $(sort $(patsubst kube-apiserver/dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find kube-apiserver/dropin/overlay/all -name '*.go'))))
 
-.PHONY: help library purego libraries restored-etcd build run up check check-binding check-go format clippy test test-rust test-c test-js test-go test-race test-race-purego test-cluster examples examples-rust apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short stress faults bench bench-once profile instructions instructions-record compare compare-backends compare-corpora compare-store compare-apiserver compare-growth measure-audit record compare-model goldens fixtures header install installed dist check-dist outside reproducible fmt lint targets miri tsan crates dependencies manifests chart alerts analyse api-changes doc nightly setup clean
+.PHONY: help library purego libraries restored-etcd build run up check check-binding check-go format clippy test test-rust test-c test-js test-go test-race test-race-purego test-cluster examples examples-rust examples-rust-tests apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short stress faults bench bench-once profile instructions instructions-record compare compare-backends compare-corpora compare-store compare-apiserver compare-growth measure-audit record compare-model goldens fixtures header install installed dist check-dist outside reproducible fmt lint targets miri tsan crates dependencies manifests chart alerts analyse api-changes doc nightly setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -127,7 +133,6 @@ check-go:
 format:
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path testing/fuzz/Cargo.toml --check
-	cd examples && $(CARGO) fmt --check
 	@test -z "$$(gofmt -l $(GOFILES))" || { gofmt -l $(GOFILES); exit 1; }
 	@.ci/columns.sh
 	@.ci/links.sh
@@ -194,7 +199,12 @@ e2e-stock: apiservers ## Counts the values that stock kube-apiservers allocate t
 	cd controlplane && RANGEKEEPER_E2E_STOCK=1 RANGEKEEPER_E2E_LONG=1 RANGEKEEPER_REQUIRE_APISERVER="$(RELEASES)" $(GO) test $(UNVETTED) -v -timeout 2h -run '^TestStock' ./e2e
 
 examples-rust:
-	$(LINTED) $(CARGO) build --profile test --examples $(RUST_TESTS)
+	$(LINTED) $(CARGO) build --quiet --profile test --bins --examples $(RUST_EXAMPLES)
+	$(LINTED) $(CARGO) test --quiet --no-run $(RUST_EXAMPLES) --test store --test axum --test kv --test etcd
+
+# TESTS of the larger examples, once examples-rust has built them, with what they need in the environment.
+examples-rust-tests:
+	$(LINTED) $(CARGO) test --quiet $(RUST_EXAMPLES) $(addprefix --test ,$(TESTS)) -- --include-ignored
 
 examples: build ## Runs the example programs and checks that README.md shows them.
 	examples/run.sh
@@ -297,7 +307,6 @@ reproducible: ## Builds dist/ again, in another folder and with nothing that is 
 fmt: ## Formats the sources.
 	$(CARGO) fmt --all
 	$(CARGO) fmt --manifest-path testing/fuzz/Cargo.toml
-	cd examples && $(CARGO) fmt
 	gofmt -w $(GOFILES)
 
 dependencies: ## Checks licences, sources and known vulnerabilities of what we depend on (needs cargo-deny 0.20.2).
@@ -357,13 +366,12 @@ analyse: purego ## Checks the Go modules with staticcheck, and controlplane for 
 api-changes: ## Shows what has changed in the C ABI, the Go modules and the crates since the commit BASE (needs cargo-semver-checks 0.51.0).
 	.ci/api-changes.sh $(BASE)
 
-clippy: ## Lints what no test builds, too: benches, the larger examples, fuzz targets.
+clippy: ## Lints what no test builds, too: benches, bootstrap-rs, fuzz targets.
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	cd examples && $(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	cd testing/fuzz && $(CARGO) clippy --locked --package rangekeeper-fuzz --all-targets -- -D warnings
 
 doc: ## Builds the crates' documentation, warnings denied.
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps
 
 stress: apiservers kine dropin ## Runs the tests that start servers 20 times beside busy loops, to find those that fail without a fault; PACKAGES=controlplane/e2e and TESTS='^TestRead' run some, RUNS=N so often.
 	@RANGEKEEPER_REQUIRE_APISERVER='$(RELEASES)' TESTS='$(TESTS)' testing/stress.sh $(or $(RUNS),20) $(PACKAGES)

@@ -1,17 +1,11 @@
 #!/bin/bash
 # Builds axum-rs, and plays replicas of it over a real etcd and over SQLite; `rangekeeper audit` judges what they store.
 set -euo pipefail
-cd "$(dirname "$0")/.."
-cargo=${CARGO:-cargo}
+cd "$(dirname "$0")/../.."
 
-make --silent -C .. build restored-etcd >&2
-# All examples, so that cargo compiles their dependencies once.
-$cargo build --quiet --locked
-RANGEKEEPER=$(realpath ../bin/rangekeeper)
-export RANGEKEEPER
-test=("$cargo" test --quiet --locked --test axum --test kv)
-"${test[@]}" --no-run
-if ! output=$(../target/restored-etcd ../testing/testdata/kube-1.32-dual-stack/clean.db.gz "${test[@]}" -- --include-ignored 2>&1); then
+make --silent build restored-etcd examples-rust >&2
+export RANGEKEEPER=$PWD/bin/rangekeeper
+if ! output=$(target/restored-etcd testing/testdata/kube-1.32-dual-stack/clean.db.gz make --silent examples-rust-tests TESTS="axum kv" 2>&1); then
 	echo "FAILED  axum-rs"
 	echo "$output"
 	exit 1

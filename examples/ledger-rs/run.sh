@@ -2,18 +2,12 @@
 # Builds ledger-rs and lets several processes at once write a ledger in SQLite and in a real etcd, and one in redb.
 # Then it tests what etcd refuses by its size.
 set -euo pipefail
-cd "$(dirname "$0")/.."
-cargo=${CARGO:-cargo}
-target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+cd "$(dirname "$0")/../.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
 
-# All examples, so that cargo compiles their dependencies once.
-$cargo build --quiet --locked
-test=("$cargo" test --quiet --locked --test etcd)
-"${test[@]}" --no-run
-make --silent -C .. restored-etcd >&2
+make --silent restored-etcd examples-rust >&2
 
 cat >"$work/play" <<'PLAY'
 #!/bin/bash
@@ -47,7 +41,7 @@ chmod +x "$work/play"
 play() { # STORE PROCESSES [COMMAND...]: with COMMAND in front
 	local store=$1 processes=$2
 	shift 2
-	if "$@" "$work/play" "$target/debug/ledger-rs" "$work" "$store" "$processes" >"$work/output" 2>&1; then
+	if "$@" "$work/play" target/debug/ledger-rs "$work" "$store" "$processes" >"$work/output" 2>&1; then
 		echo "ok      ledger-rs: ${store%%:*}, processes: $processes"
 	else
 		echo "FAILED  ledger-rs: ${store%%:*}, processes: $processes"
@@ -57,8 +51,8 @@ play() { # STORE PROCESSES [COMMAND...]: with COMMAND in front
 }
 play "sqlite:$work/ledger.sqlite" 4
 play "redb:$work/ledger.redb" 1
-play etcd 4 ../target/restored-etcd ../testing/testdata/kube-1.32-dual-stack/clean.db.gz
-if ../target/restored-etcd ../testing/testdata/kube-1.32-dual-stack/clean.db.gz "${test[@]}" -- --include-ignored >"$work/output" 2>&1; then
+play etcd 4 target/restored-etcd testing/testdata/kube-1.32-dual-stack/clean.db.gz
+if target/restored-etcd testing/testdata/kube-1.32-dual-stack/clean.db.gz make --silent examples-rust-tests TESTS=etcd >"$work/output" 2>&1; then
 	echo "ok      ledger-rs: what is too large for etcd"
 else
 	echo "FAILED  ledger-rs: what is too large for etcd"

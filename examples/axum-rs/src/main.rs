@@ -1,3 +1,4 @@
+#![forbid(unsafe_code)]
 //! A control plane for Services: `http` serves a part of the Kubernetes API, and `service` has the rules for fields.
 //! Several replicas share an etcd without a leader, or one has a file of SQLite. The crate `rangekeeper` decides about
 //! ranges, and `etcd_rs::services` allocates, writes and releases in the right order.

@@ -1,3 +1,4 @@
+#![forbid(unsafe_code)]
 //! The bootstrap controller of a control plane in Rust, as a process beside its API server: it keeps the system
 //! namespaces, the Service `kubernetes` and, by leases in etcd, its endpoints.
 //!

@@ -1,3 +1,4 @@
+#![forbid(unsafe_code)]
 //! A store for control planes in Rust: allocates from a range that is stored under a key of etcd, as kube-apiserver
 //! stores it, beside other writers of that key.
 //!

@@ -1,3 +1,4 @@
+#![forbid(unsafe_code)]
 //! Allocates and releases ClusterIPs of a range in etcd.
 
 use std::io::{Write, stdout};

@@ -1,3 +1,4 @@
+#![forbid(unsafe_code)]
 //! Hands out the values of a range to owners. Several processes may do so at once, over SQLite or etcd.
 
 use std::hash::{BuildHasher, Hasher, RandomState};

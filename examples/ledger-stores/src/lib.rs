@@ -1,3 +1,4 @@
+#![forbid(unsafe_code)]
 //! Stores for a [`SharedLedger`](rangekeeper::ledger::SharedLedger), each a feature of its name. A store of your own
 //! has the same two methods; any of these files shows them.
 

@@ -1,3 +1,4 @@
+#![forbid(unsafe_code)]
 //! A file of SQLite as the store of etcd-rs, for a control plane without an etcd: one process writes it, and
 //! `rangekeeper audit --sqlite FILE` reads it, also meanwhile.
 //!
