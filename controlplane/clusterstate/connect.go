@@ -192,6 +192,10 @@ func isTimeout(err error) bool {
 // address: host:port, or the path of a socket.
 func splitEndpoint(endpoint string) (scheme, address string, err error) {
 	address = endpoint
+	// A password would stand in each report. etcd's client does not use it.
+	if i := strings.LastIndexByte(endpoint, '@'); i >= 0 && !strings.HasPrefix(endpoint, "unix") {
+		return "", "", fmt.Errorf("endpoint %q: has a user or a password before it, which belong in --user", endpoint[i+1:])
+	}
 	if strings.Contains(endpoint, "://") {
 		u, err := url.Parse(endpoint)
 		if err != nil {

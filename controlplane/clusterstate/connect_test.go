@@ -81,14 +81,16 @@ func checkRefused(t *testing.T, o clusterstate.ConnectOptions, want string, unre
 
 func TestConnectRefusesOptions(t *testing.T) {
 	for want, o := range map[string]clusterstate.ConnectOptions{
-		"no etcd endpoint":   {},
-		"a host and a port":  {Endpoints: []string{"localhost"}},
-		"expected http":      {Endpoints: []string{"ftp://localhost:21"}},
-		`endpoint ""`:        {Endpoints: []string{""}},
-		"http://host:port":   {Endpoints: []string{"http://localhost:2379/v3"}},
-		"missing protocol":   {Endpoints: []string{"://"}},
-		"password are":       {Endpoints: []string{"localhost:2379"}, User: "root"},
-		"password are neede": {Endpoints: []string{"localhost:2379"}, Password: "root"},
+		"no etcd endpoint":    {},
+		"a host and a port":   {Endpoints: []string{"localhost"}},
+		"expected http":       {Endpoints: []string{"ftp://localhost:21"}},
+		`endpoint ""`:         {Endpoints: []string{""}},
+		"http://host:port":    {Endpoints: []string{"http://localhost:2379/v3"}},
+		"missing protocol":    {Endpoints: []string{"://"}},
+		`endpoint "a:1": has`: {Endpoints: []string{"http://root:secret@a:1"}},
+		`endpoint "b:1": has`: {Endpoints: []string{"root:sec@ret@b:1"}},
+		"password are":        {Endpoints: []string{"localhost:2379"}, User: "root"},
+		"password are neede":  {Endpoints: []string{"localhost:2379"}, Password: "root"},
 	} {
 		checkRefused(t, o, want, false)
 	}

@@ -5,9 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -16,17 +18,19 @@ import (
 // kine keeps each revision of a key as a row: id is the revision, deleted marks a deletion, and create_revision is 0 in
 // the row that creates the key.
 const (
-	kineTables   = `SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'kine'`
-	kineRevision = `SELECT COALESCE(MAX(id), 0) FROM kine`
-	kineLatest   = `SELECT id, name, CASE WHEN created THEN id ELSE create_revision END, value, COALESCE(lease, 0)
+	kineIntegrity = `PRAGMA integrity_check(1)`
+	kineTables    = `SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'kine'`
+	kineRevision  = `SELECT COALESCE(MAX(id), 0) FROM kine`
+	kineLatest    = `SELECT id, name, CASE WHEN created THEN id ELSE create_revision END, value, COALESCE(lease, 0)
 FROM kine JOIN (SELECT MAX(id) AS id FROM kine WHERE name >= ? AND name < ? GROUP BY name) USING (id)
 WHERE deleted = 0 ORDER BY name`
 )
 
 // ReadSQLite reads the state from the SQLite database of kine, in which k3s keeps a cluster, at its newest revision.
 // The database may be in use, and is never written to. A write-ahead log beside it (-wal) is a part of it, for which
-// SQLite may create an index (-shm). Errors name the file and, where it is about one, the key. The program imports the
-// driver "sqlite", which is that of modernc.org/sqlite.
+// SQLite may create an index (-shm); where it cannot, a copy of both in $TMPDIR is read. A database that fails SQLite's
+// integrity check is refused. The cost is reading the file and its indexes. Errors name the file and, where it is about
+// one, the key. The program imports the driver "sqlite", which is that of modernc.org/sqlite.
 func ReadSQLite(ctx context.Context, path string, o Options) (*State, error) {
 	s, err := readSQLite(ctx, path, o.prefixes())
 	if err != nil {
@@ -39,6 +43,61 @@ func ReadSQLite(ctx context.Context, path string, o Options) (*State, error) {
 }
 
 func readSQLite(ctx context.Context, path string, p prefixes) (*State, error) {
+	s, err := queryKine(ctx, path, p)
+	if codeOf(err) == sqliteCannotOpen {
+		// Beside the database it cannot create the index of its log. Nobody uses the database, as that would be there.
+		dir, failed := os.MkdirTemp("", "rangekeeper-")
+		if failed != nil {
+			return nil, failed
+		}
+		defer os.RemoveAll(dir)
+		name := filepath.Join(dir, "copy.db")
+		if failed := errors.Join(copyFile(name, path), copyFile(name+"-wal", path+"-wal")); failed != nil {
+			return nil, fmt.Errorf("%w; to read a copy: %w", err, failed)
+		}
+		s, err = queryKine(ctx, name, p)
+	}
+	if codeOf(err) == sqliteCorrupt {
+		return nil, damaged(err)
+	}
+	return s, err
+}
+
+// Result codes of SQLite, https://sqlite.org/rescode.html.
+const (
+	sqliteCorrupt    = 11
+	sqliteCannotOpen = 14
+)
+
+// codeOf returns the primary result code of SQLite's error, else 0.
+func codeOf(err error) int {
+	var coded interface{ Code() int }
+	if !errors.As(err, &coded) {
+		return 0
+	}
+	return coded.Code() & 0xff
+}
+
+func damaged(err error) error {
+	return fmt.Errorf("damaged: %w. Often the log beside a database (-wal) is of another time than the database, as after "+
+		"a backup was put back: take both from one copy", err)
+}
+
+func copyFile(to, from string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
+
+func queryKine(ctx context.Context, path string, p prefixes) (*State, error) {
 	name, err := sqliteName(path)
 	if err != nil {
 		return nil, err
@@ -53,6 +112,14 @@ func readSQLite(ctx context.Context, path string, p prefixes) (*State, error) {
 		return nil, err
 	}
 	defer tx.Rollback()
+	// SQLite answers from damaged pages and from an index that lacks rows, too.
+	var integrity string
+	if err := tx.QueryRowContext(ctx, kineIntegrity).Scan(&integrity); err != nil {
+		return nil, err
+	}
+	if integrity != "ok" {
+		return nil, damaged(errors.New(integrity[strings.LastIndexByte(integrity, '\n')+1:])) // below a title
+	}
 	tables := 0
 	if err := tx.QueryRowContext(ctx, kineTables).Scan(&tables); err != nil {
 		return nil, err

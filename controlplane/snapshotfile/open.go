@@ -1,6 +1,7 @@
 package snapshotfile
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -8,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"runtime/debug"
 	"time"
@@ -67,32 +69,30 @@ func Open(ctx context.Context, path string, o Options) (*File, error) {
 
 // openPlain opens the uncompressed file.
 func (f *File) openPlain(ctx context.Context, path string) error {
-	var err error
 	if path == Stdin {
-		// What it has is known only when it has been read.
-		if f.plain, err = f.spool(meteredReader{ctx, os.Stdin, f.progress}); err != nil {
-			return err
-		}
-	} else if f.plain, err = openRegular(path); err != nil {
+		return f.spool(meteredReader{ctx, os.Stdin, f.progress})
+	}
+	file, err := openRegular(path)
+	if err != nil {
 		return err
 	}
-	compressed, err := isCompressed(f.plain)
-	if err != nil {
+	var first [len(sqliteMagic)]byte
+	n, err := file.ReadAt(first[:], 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		file.Close()
 		return f.errorf("%w", err)
 	}
-	info, err := f.plain.Stat()
-	if err != nil || !compressed {
+	if !isCompressed(first[:n]) {
+		f.plain = file
+		return f.refuseOthers(first[:n])
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
 		return err
 	}
-	packed := f.plain
-	defer packed.Close()
 	f.progress.expect(info.Size())
-	in, err := gzip.NewReader(meteredReader{ctx, packed, f.progress})
-	if err != nil {
-		return f.errorf("not a gzip file: %w", err)
-	}
-	f.plain, err = f.spool(in)
-	return err
+	return f.spool(meteredReader{ctx, file, f.progress})
 }
 
 func (f *File) open(ctx context.Context, path string, o Options) error {
@@ -203,41 +203,81 @@ func openRegular(path string) (*os.File, error) {
 	return os.Open(path)
 }
 
-// isCompressed reports whether a file is gzip-compressed. It refuses one that is clearly no snapshot.
-func isCompressed(file *os.File) (bool, error) {
-	var magic [len(sqliteMagic)]byte
-	n, err := file.ReadAt(magic[:], 0)
+// isCompressed reports whether a file that begins so is gzip-compressed.
+func isCompressed(first []byte) bool { return bytes.HasPrefix(first, []byte{0x1f, 0x8b}) }
+
+// refuseOthers refuses a file that begins so and is clearly no snapshot.
+func (f *File) refuseOthers(first []byte) error {
 	switch {
-	case err != nil && !errors.Is(err, io.EOF):
-		return false, err
-	case n == 0:
-		return false, errors.New("is empty, not an etcd snapshot")
-	case string(magic[:n]) == sqliteMagic:
-		return false, errors.New("is a SQLite database, not an etcd snapshot; commands that only read take the one of k3s with --sqlite")
+	case len(first) == 0:
+		return f.errorf("is empty, not an etcd snapshot")
+	case bytes.HasPrefix(first, []byte(sqliteMagic)):
+		return f.errorf("is a SQLite database, not an etcd snapshot; commands that only read take the one of k3s with --sqlite")
 	}
-	return bytes.HasPrefix(magic[:n], []byte{0x1f, 0x8b}), nil
+	return nil
 }
 
 // sqliteMagic is how a SQLite database begins.
 const sqliteMagic = "SQLite format 3\x00"
 
-// spool writes what it reads to a temporary file.
-func (f *File) spool(in io.Reader) (*os.File, error) {
+// headSize is how much of a snapshot has both of its headers, for pages of up to 64 KiB.
+const headSize = 128 << 10
+
+// spool writes a stream, uncompressed, to a temporary file, once it has begun as a database does: what is none could
+// fill the disk.
+func (f *File) spool(stream io.Reader) error {
+	in := bufio.NewReaderSize(stream, headSize)
+	head, err := in.Peek(headSize)
+	if isCompressed(head) {
+		unpacked, failed := gzip.NewReader(in)
+		if failed != nil {
+			return f.errorf("not a gzip file: %w", failed)
+		}
+		in = bufio.NewReaderSize(unpacked, headSize)
+		head, err = in.Peek(headSize)
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return f.errorf("%w", err)
+	}
+	if err := f.refuseOthers(head); err != nil {
+		return err
+	}
+	if _, err := readHeader(bytes.NewReader(head), math.MaxInt64); err != nil {
+		return f.errorf("%w", err)
+	}
 	out, err := os.CreateTemp("", "rangekeeper-*.db")
 	if err != nil {
-		return nil, f.errorf("a temporary copy: %w; name another folder with TMPDIR, or decompress the file", err)
+		return f.errorf("a temporary copy: %w; name another folder with TMPDIR, or decompress the file", err)
 	}
+	f.plain = out
 	if err := os.Remove(out.Name()); err != nil { // an open file cannot be removed on Windows
 		f.temp = out.Name()
 	}
-	if _, err = io.Copy(out, in); err == nil {
+	source := failing{Reader: in}
+	if _, err = io.Copy(out, &source); err == nil {
 		_, err = out.Seek(0, io.SeekStart)
 	}
-	if err != nil {
-		out.Close()
-		return nil, f.errorf("write a temporary copy to %s: %w", os.TempDir(), err)
+	switch {
+	case source.err != nil:
+		return f.errorf("%w", source.err)
+	case err != nil:
+		return f.errorf("write a temporary copy to %s: %w", os.TempDir(), err)
 	}
-	return out, nil
+	return nil
+}
+
+// failing keeps the error of a reader, which a copy returns as well as those of the writer.
+type failing struct {
+	io.Reader
+	err error
+}
+
+func (r *failing) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err != io.EOF {
+		r.err = err
+	}
+	return n, err
 }
 
 // checkHash compares the sha256 of the database with the one that follows it.

@@ -291,6 +291,28 @@ func TestOpenStdin(t *testing.T) {
 	}
 }
 
+// TestOpenStreams reads streams that are no whole snapshots. What does not begin as one is not written to the disk, and
+// an error of the stream is none of the disk.
+func TestOpenStreams(t *testing.T) {
+	packed, err := os.ReadFile(etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := etcdtest.Write(t, packed[:len(packed)-1])
+	if _, err := snapshotfile.Open(t.Context(), cut, snapshotfile.Options{}); err == nil || err.Error() != cut+": unexpected EOF" {
+		t.Errorf("cut off: %v", err)
+	}
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
+	zeros := etcdtest.Write(t, etcdtest.Gzip(t, make([]byte, 1<<20)))
+	if _, err := snapshotfile.Open(t.Context(), zeros, snapshotfile.Options{}); err == nil || err.Error() != zeros+": not an etcd snapshot: no database header" {
+		t.Errorf("zeros: %v", err)
+	}
+	whole := etcdtest.Write(t, packed)
+	if _, err := snapshotfile.Open(t.Context(), whole, snapshotfile.Options{}); err == nil || !strings.Contains(err.Error(), "name another folder with TMPDIR") {
+		t.Errorf("whole: %v", err)
+	}
+}
+
 func TestOpenRemovesTemporaryFile(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	path := etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz")

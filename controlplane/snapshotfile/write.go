@@ -30,26 +30,32 @@ type WriteOptions struct {
 	Overwrite bool
 }
 
-// WriteRepaired writes to dst the snapshot src with new values for the given
-// keys, and returns the store's revision in dst; a nil value deletes the key, if it is
-// there. The values are stored as one etcd transaction would: at the revision after the newest one, with the create
-// revision kept and the version counted on, or as a new key where there is none;
-// leases are dropped. Everything else stays as it is, history included. Without
-// new values dst is a plain copy.
+// Written is what [WriteRepaired] has written.
+type Written struct {
+	// Revision is the store's.
+	Revision int64
+	// IsDamaged reports that the hash of the source is wrong. Then the new file has none.
+	IsDamaged bool
+}
+
+// WriteRepaired writes to dst the snapshot src with new values for the given keys; a nil value deletes the key, if it
+// is there. The values are stored as one etcd transaction would: at the revision after the newest one, with the create
+// revision kept and the version counted on, or as a new key where there is none; leases are dropped. Everything else
+// stays as it is, history included. Without new values dst is a plain copy.
 //
-// src is opened as by [Open] and never changed. dst must not exist, except with
-// Overwrite; it has a valid hash and appears complete or not at all. It is compressed by gzip if its name ends in .gz.
-func WriteRepaired(ctx context.Context, src, dst string, newValues map[string][]byte, o WriteOptions) (int64, error) {
+// src is opened as by [Open] and never changed. dst must not exist, except with Overwrite; it has a valid hash, unless
+// that of src is wrong, and appears complete or not at all. It is compressed by gzip if its name ends in .gz.
+func WriteRepaired(ctx context.Context, src, dst string, newValues map[string][]byte, o WriteOptions) (Written, error) {
 	if _, ok := newValues[""]; ok {
-		return 0, errors.New("an etcd key is never empty")
+		return Written{}, errors.New("an etcd key is never empty")
 	}
 	target := newfile.Target{Path: dst, Overwrite: o.Overwrite, Source: src}
 	if err := target.Check(); err != nil {
-		return 0, err
+		return Written{}, err
 	}
 	f, err := Open(ctx, src, o.Options)
 	if err != nil {
-		return 0, err
+		return Written{}, err
 	}
 	defer f.Close()
 	revision, old, err := f.Latest(ctx, func(key []byte) bool {
@@ -57,56 +63,63 @@ func WriteRepaired(ctx context.Context, src, dst string, newValues map[string][]
 		return ok
 	})
 	if err != nil {
-		return 0, err
+		return Written{}, err
 	}
 	if revision != o.Revision {
-		return 0, f.errorf("is at revision %d, the new values were made from revision %d", revision, o.Revision)
+		return Written{}, f.errorf("is at revision %d, the new values were made from revision %d", revision, o.Revision)
 	}
 	if len(newValues) > 0 {
 		revision++
 	}
-
-	out, err := os.CreateTemp(filepath.Dir(dst), ".rangekeeper-*.db")
-	if err != nil {
-		return 0, fmt.Errorf("write %s: %w", dst, err)
+	isDamaged := false
+	if o.SkipHashCheck && f.size < f.whole {
+		f.progress.expect(f.size)
+		isDamaged = f.checkHash(ctx, f.plain) != nil
+		if ctx.Err() != nil {
+			return Written{}, ctx.Err()
+		}
 	}
-	defer os.Remove(out.Name()) // a second name of dst by then, or none
-	defer out.Close()
+
+	out, err := newfile.Create(filepath.Dir(dst))
+	if err != nil {
+		return Written{}, fmt.Errorf("write %s: %w", dst, err)
+	}
+	defer out.Remove()
 	compressed := strings.HasSuffix(dst, ".gz")
 	readings := int64(2)
 	if compressed {
 		readings = 3
 	}
 	f.progress.expect(readings * f.size)
-	if err := f.copyTo(ctx, out); err != nil {
-		return 0, fmt.Errorf("write %s: %w", dst, err)
+	if err := f.copyTo(ctx, out.File); err != nil {
+		return Written{}, fmt.Errorf("write %s: %w", dst, err)
 	}
 	err = f.guard(func() error {
 		if len(newValues) > 0 {
-			if err := put(out.Name(), revision, newValues, old); err != nil {
+			if err := put(out.Path(), revision, newValues, old); err != nil {
 				return err
 			}
 		}
-		return cutAfterLastPage(out.Name())
+		return cutAfterLastPage(out.Path())
 	})
 	if err != nil {
-		return 0, fmt.Errorf("write %s: %w", dst, err)
+		return Written{}, fmt.Errorf("write %s: %w", dst, err)
 	}
-	if err := f.seal(ctx, out); err != nil {
-		return 0, fmt.Errorf("write %s: %w", dst, err)
+	if err := f.seal(ctx, out.File, !isDamaged); err != nil {
+		return Written{}, fmt.Errorf("write %s: %w", dst, err)
 	}
-	written := out.Name()
+	written := out
 	if compressed {
-		if written, err = f.compress(ctx, written); err != nil {
-			return 0, fmt.Errorf("write %s: %w", dst, err)
+		if written, err = f.compress(ctx, out.File, filepath.Dir(dst)); err != nil {
+			return Written{}, fmt.Errorf("write %s: %w", dst, err)
 		}
-		defer os.Remove(written) // a second name of dst by then, or none
+		defer written.Remove()
 	}
 	if err := target.Publish(written); err != nil {
-		return 0, err
+		return Written{}, err
 	}
 	f.progress.finish()
-	return revision, nil
+	return Written{revision, isDamaged}, nil
 }
 
 // copyTo writes the database of f, without its hash, to out.
@@ -181,8 +194,11 @@ func cutAfterLastPage(path string) error {
 	return os.Truncate(path, size)
 }
 
-// seal appends the sha256 and puts everything on disk.
-func (f *File) seal(ctx context.Context, out *os.File) error {
+// seal appends the sha256, if the file is to have one, and puts everything on disk.
+func (f *File) seal(ctx context.Context, out *os.File, hasHash bool) error {
+	if !hasHash {
+		return out.Sync()
+	}
 	if _, err := out.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
@@ -193,32 +209,23 @@ func (f *File) seal(ctx context.Context, out *os.File) error {
 	if _, err := out.Write(h.Sum(nil)); err != nil {
 		return err
 	}
-	if err := out.Sync(); err != nil {
-		return err
-	}
-	return out.Close()
+	return out.Sync()
 }
 
-// compress writes the file at path, compressed, to a temporary file beside it.
-func (f *File) compress(ctx context.Context, path string) (compressed string, err error) {
-	in, err := os.Open(path)
-	if err != nil {
-		return "", err
+// compress writes a file, compressed, to a temporary one in dir.
+func (f *File) compress(ctx context.Context, in *os.File, dir string) (*newfile.Temporary, error) {
+	if _, err := in.Seek(0, io.SeekStart); err != nil {
+		return nil, err
 	}
-	defer in.Close()
-	out, err := os.CreateTemp(filepath.Dir(path), ".rangekeeper-*.db.gz")
+	out, err := newfile.Create(dir)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			out.Close()
-			os.Remove(out.Name())
-		}
-	}()
 	w := gzip.NewWriter(out)
-	if _, err := io.Copy(w, meteredReader{ctx, in, f.progress}); err != nil {
-		return "", err
+	_, err = io.Copy(w, meteredReader{ctx, in, f.progress})
+	if err = errors.Join(err, w.Close(), out.Sync()); err != nil {
+		out.Remove()
+		return nil, err
 	}
-	return out.Name(), errors.Join(w.Close(), out.Sync(), out.Close())
+	return out, nil
 }

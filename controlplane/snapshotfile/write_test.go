@@ -55,11 +55,12 @@ func TestWriteRepaired(t *testing.T) {
 			var files [][]byte
 			for _, src := range []string{gz, plain} {
 				dst := filepath.Join(t.TempDir(), "repaired.db")
-				rev, err := snapshotfile.WriteRepaired(t.Context(), src, dst, values, snapshotfile.WriteOptions{Revision: oldRev})
+				written, err := snapshotfile.WriteRepaired(t.Context(), src, dst, values, snapshotfile.WriteOptions{Revision: oldRev})
 				if err != nil {
 					t.Fatal(err)
 				}
-				if rev != oldRev+1 {
+				rev := written.Revision
+				if rev != oldRev+1 || written.IsDamaged {
 					t.Errorf("revision %d after %d", rev, oldRev)
 				}
 				b, err := os.ReadFile(dst)
@@ -134,7 +135,8 @@ func TestWriteRepairedTwice(t *testing.T) {
 	dir := t.TempDir()
 	for i, values := range []map[string][]byte{{"/registry/ranges/serviceips": []byte("a")}, {"/registry/ranges/serviceips": []byte("b")}, nil} {
 		dst := filepath.Join(dir, string(rune('a'+i)))
-		if rev, err = snapshotfile.WriteRepaired(t.Context(), src, dst, values, snapshotfile.WriteOptions{Revision: rev}); err != nil {
+		written, err := snapshotfile.WriteRepaired(t.Context(), src, dst, values, snapshotfile.WriteOptions{Revision: rev})
+		if rev = written.Revision; err != nil {
 			t.Fatal(err)
 		}
 		src = dst
@@ -212,11 +214,47 @@ func TestWriteRepairedRefuses(t *testing.T) {
 	}
 }
 
+// TestWriteOfDamaged repairs a snapshot whose hash is wrong. The new file must not pass for a sound one.
+func TestWriteOfDamaged(t *testing.T) {
+	db := etcdtest.Gunzip(t, etcdtest.Fixture(etcdtest.SingleStack, "drift.db.gz"))
+	skip := snapshotfile.Options{SkipHashCheck: true}
+	values := map[string][]byte{"/registry/ranges/servicenodeports": []byte("x")}
+	sound, damaged := etcdtest.Write(t, db), etcdtest.Write(t, flip(db, len(db)-1))
+	rev, _, err := latest(t, sound, snapshotfile.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for src, isDamaged := range map[string]bool{sound: false, damaged: true} {
+		for _, name := range []string{"new.db", "new.db.gz"} {
+			dst := filepath.Join(t.TempDir(), name)
+			written, err := snapshotfile.WriteRepaired(t.Context(), src, dst, values, snapshotfile.WriteOptions{Options: skip, Revision: rev})
+			if err != nil || written.IsDamaged != isDamaged || written.Revision != rev+1 {
+				t.Errorf("%+v, %v", written, err)
+			}
+			_, _, err = latest(t, dst, snapshotfile.Options{})
+			if (err != nil) != isDamaged || isDamaged && !strings.Contains(err.Error(), "no sha256 at the end") {
+				t.Errorf("%s, damaged: %v: %v", name, isDamaged, err)
+			}
+			if now, kvs, err := latest(t, dst, skip); err != nil || now != rev+1 || len(kvs) == 0 {
+				t.Errorf("revision %d, %d keys, %v", now, len(kvs), err)
+			}
+		}
+	}
+}
+
 // TestWriteGivesUp meets what goes wrong once a part of the new file is written.
 func TestWriteGivesUp(t *testing.T) {
 	src := etcdtest.Fixture(etcdtest.DualStack, "clean.db.gz")
 	rev, _, err := latest(t, src, snapshotfile.Options{})
 	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(ctx context.Context, dst string) error {
+		_, err := snapshotfile.WriteRepaired(ctx, src, dst, map[string][]byte{"a": nil}, snapshotfile.WriteOptions{Revision: rev})
+		return err
+	}
+	steps := 0
+	if err := write(watched{t.Context(), func() { steps++ }}, filepath.Join(t.TempDir(), "new.db")); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -231,16 +269,19 @@ func TestWriteGivesUp(t *testing.T) {
 		defer cancel()
 		dir := t.TempDir()
 		dst := filepath.Join(dir, "new.db")
-		begun := false
-		ctx := watched{parent, func() {
-			if !begun && len(glob(t, filepath.Join(dir, ".*"))) > 0 {
-				begun = true
+		step := 0
+		err := write(watched{parent, func() {
+			if step++; step == steps-1 {
 				c.meanwhile(cancel, dst)
 			}
-		}}
-		_, err := snapshotfile.WriteRepaired(ctx, src, dst, map[string][]byte{"a": nil}, snapshotfile.WriteOptions{Revision: rev})
-		if !begun || !errors.Is(err, c.want) {
-			t.Errorf("begun: %v, got %v, want %v", begun, err, c.want)
+			for _, left := range glob(t, filepath.Join(dir, "*"), filepath.Join(dir, ".*")) {
+				if left != dst {
+					t.Errorf("a process that is killed leaves %s", left)
+				}
+			}
+		}}, dst)
+		if !errors.Is(err, c.want) {
+			t.Errorf("got %v, want %v", err, c.want)
 		}
 		for _, left := range glob(t, filepath.Join(dir, "*"), filepath.Join(dir, ".*")) {
 			if b, _ := os.ReadFile(left); left != dst || string(b) != "precious" {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"database/sql"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -80,8 +81,62 @@ func TestSQLite(t *testing.T) {
 	} {
 		runFails(t, exitInput, []string{c.file, c.want}, "audit", "--sqlite", c.file)
 	}
+	// Each row can still be read.
+	damaged, root, pageSize := slices.Clone(content), 0, 0
+	if err := openSQLite(t, file).QueryRow("SELECT rootpage, page_size FROM sqlite_master, pragma_page_size WHERE name = 'kine_prev_revision_index'").Scan(&root, &pageSize); err != nil {
+		t.Fatal(err)
+	}
+	clear(damaged[(root-1)*pageSize : root*pageSize])
+	runFails(t, exitInput, []string{"damaged: ", "take both from one copy"}, "audit", "--sqlite", etcdtest.Write(t, damaged))
 	runFails(t, exitInput, []string{"exclude each other"}, "audit", "--sqlite", file, "--etcd-snapshot", snapshot)
 	runFails(t, exitInput, []string{"no flag --sqlite"}, "repair", "--sqlite", file)
+}
+
+// TestSQLiteLog reads a database with a log where SQLite cannot create the log's index.
+func TestSQLiteLog(t *testing.T) {
+	written := etcdtest.Write(t, etcdtest.Gunzip(t, kineFixture))
+	db := openSQLite(t, written)
+	for _, statement := range []string{
+		"PRAGMA journal_mode = WAL", "PRAGMA wal_autocheckpoint = 0", "DELETE FROM kine WHERE name = '/registry/services/specs/default/web'",
+	} {
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatal(statement, err)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "state.db")
+	for _, suffix := range []string{"", "-wal"} {
+		content, err := os.ReadFile(written + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file+suffix, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(filepath.Join(t.TempDir(), "none", "index"), file+"-shm"); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", t.TempDir())
+	if report := runJSON[audit.Report](t, exitFound, "audit", "--sqlite", file); report.Summary.Services != 2 {
+		t.Errorf("%d Services", report.Summary.Services)
+	}
+	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
+	runFails(t, exitInput, []string{file, "no such file"}, "audit", "--sqlite", file)
+}
+
+// openSQLite opens a database with one connection.
+func openSQLite(t *testing.T, file string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	db.SetMaxOpenConns(1)
+	return db
 }
 
 // TestKine runs a stock kube-apiserver on kine, damages the cluster, and reads it at kine's socket and in kine's

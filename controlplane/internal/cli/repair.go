@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"time"
@@ -191,8 +192,13 @@ func (r *repair) run(ctx context.Context) (*audit.Plan, error) {
 		if err != nil {
 			return nil, r.source.Explain(err)
 		}
-		if err := r.source.WriteRepaired(ctx, state, values, r.toFile, r.force); err != nil {
+		isDamaged, err := r.source.WriteRepaired(ctx, state, values, r.toFile, r.force)
+		if err != nil {
 			return nil, err
+		}
+		if isDamaged {
+			fmt.Fprintf(r.log, "rangekeeper: the hash of %s is wrong, so it may be damaged anywhere: %s has no hash, and etcdutl restores it with --skip-hash-check\n",
+				r.source.File(), r.toFile)
 		}
 		plan.SetApplied()
 	}

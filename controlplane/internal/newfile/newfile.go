@@ -2,6 +2,7 @@
 package newfile
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -45,17 +46,27 @@ func (t Target) Check() error {
 	return fmt.Errorf("%s: %w", t.Path, fs.ErrExist)
 }
 
-// Publish makes the file written, which lies in the same directory, appear at the target, where another process may
-// have made something meanwhile. A hard link never replaces that; only with Overwrite a rename does. A file system
+// Publish makes the file written, which was created in the same directory, appear at the target, where another process
+// may have made something meanwhile. A hard link never replaces that; only with Overwrite a rename does. A file system
 // without hard links leaves a moment between the check and the rename.
-func (t Target) Publish(written string) error { return t.publish(os.Link, written) }
+func (t Target) Publish(written *Temporary) error { return t.publish(link, written) }
 
-func (t Target) publish(link func(written, dst string) error, written string) error {
-	if link(written, t.Path) != nil {
+func (t Target) publish(link func(file, name string) error, written *Temporary) error {
+	if link(written.path, t.Path) != nil {
 		if err := t.Check(); err != nil {
 			return err
 		}
-		if err := os.Rename(written, t.Path); err != nil {
+		name := written.path
+		if !written.isNamed {
+			name = filepath.Join(filepath.Dir(t.Path), ".rangekeeper-"+rand.Text())
+			if err := link(written.path, name); err != nil {
+				return fmt.Errorf("write %s: %w", t.Path, err)
+			}
+		}
+		if err := os.Rename(name, t.Path); err != nil {
+			if !written.isNamed {
+				os.Remove(name)
+			}
 			return fmt.Errorf("write %s: %w", t.Path, err)
 		}
 	}
@@ -67,19 +78,19 @@ func (t Target) Write(content []byte) error {
 	if err := t.Check(); err != nil {
 		return err
 	}
-	out, err := os.CreateTemp(filepath.Dir(t.Path), ".rangekeeper-*")
+	out, err := Create(filepath.Dir(t.Path))
 	if path := (*fs.PathError)(nil); errors.As(err, &path) { // its path is one that nobody has given
 		err = path.Err
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", t.Path, err)
 	}
-	defer os.Remove(out.Name()) // a second name of the target by then, or none
+	defer out.Remove()
 	_, err = out.Write(content)
-	if err = errors.Join(err, out.Sync(), out.Close()); err != nil {
+	if err = errors.Join(err, out.Sync()); err != nil {
 		return fmt.Errorf("write %s: %w", t.Path, err)
 	}
-	return t.Publish(out.Name())
+	return t.Publish(out)
 }
 
 // syncDir makes a new name within dir survive a crash.

@@ -11,22 +11,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestPublish publishes a file at a free name and at one that another process has taken, with and without hard links.
+// TestPublish publishes a file, with and without a name of its own, at a free name and at one that another process has
+// taken, with and without hard links.
 func TestPublish(t *testing.T) {
 	noLinks := func(string, string) error { return errors.ErrUnsupported }
-	for name, link := range map[string]func(string, string) error{"links": os.Link, "no links": noLinks} {
+	for name, c := range map[string]struct {
+		link    func(string, string) error
+		isNamed bool
+	}{"links": {link, true}, "no links": {noLinks, true}, "no name": {link, false}} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			src, written, taken, free := filepath.Join(dir, "src"), filepath.Join(dir, "written"), filepath.Join(dir, "taken"), filepath.Join(dir, "free")
-			for _, path := range []string{src, written, taken} {
+			src, taken, free := filepath.Join(dir, "src"), filepath.Join(dir, "taken"), filepath.Join(dir, "free")
+			for _, path := range []string{src, taken} {
 				if err := os.WriteFile(path, []byte(filepath.Base(path)), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if err := (Target{Path: taken, Overwrite: false, Source: src}).publish(link, written); !errors.Is(err, fs.ErrExist) {
+			publish := func(target Target) error {
+				t.Helper()
+				written := temporary(t, dir, c.isNamed)
+				defer written.Remove()
+				return target.publish(c.link, written)
+			}
+			if err := publish(Target{Path: taken, Source: src}); !errors.Is(err, fs.ErrExist) {
 				t.Errorf("taken: %v", err)
 			}
-			if err := (Target{Path: free, Overwrite: false, Source: src}).publish(link, written); err != nil {
+			if err := publish(Target{Path: free, Source: src}); err != nil {
 				t.Errorf("free: %v", err)
 			}
 			for path, want := range map[string]string{taken: "taken", free: "written"} {
@@ -34,10 +44,10 @@ func TestPublish(t *testing.T) {
 					t.Errorf("%s: %q, %v", path, got, err)
 				}
 			}
-			if err := (Target{Path: taken, Overwrite: true, Source: src}).publish(link, free); err != nil {
+			if err := publish(Target{Path: taken, Overwrite: true, Source: src}); err != nil {
 				t.Errorf("overwrite: %v", err)
 			}
-			if err := (Target{Path: src, Overwrite: true, Source: src}).publish(link, written); err == nil {
+			if err := publish(Target{Path: src, Overwrite: true, Source: src}); err == nil {
 				t.Error("the snapshot that is read was overwritten")
 			}
 			for path, want := range map[string]string{taken: "written", src: "src"} {
@@ -45,27 +55,56 @@ func TestPublish(t *testing.T) {
 					t.Errorf("%s: %q, %v", path, got, err)
 				}
 			}
+			if all, err := os.ReadDir(dir); err != nil || len(all) != 3 {
+				t.Errorf("left behind: %v, %v", all, err)
+			}
 		})
 	}
 
 	// The name is taken at the moment of the link: only the link itself can find that out.
 	dir := t.TempDir()
-	written, dst := filepath.Join(dir, "written"), filepath.Join(dir, "dst")
-	if err := os.WriteFile(written, []byte("written"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	late := func(written, dst string) error {
-		if err := os.WriteFile(dst, []byte("precious"), 0o600); err != nil {
+	dst := filepath.Join(dir, "dst")
+	late := func(file, name string) error {
+		if err := os.WriteFile(name, []byte("precious"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return os.Link(written, dst)
+		return link(file, name)
 	}
-	if err := (Target{Path: dst, Overwrite: false, Source: written}).publish(late, written); !errors.Is(err, fs.ErrExist) {
+	written := temporary(t, dir, false)
+	defer written.Remove()
+	if err := (Target{Path: dst}).publish(late, written); !errors.Is(err, fs.ErrExist) {
 		t.Error(err)
 	}
 	if got, err := os.ReadFile(dst); err != nil || string(got) != "precious" {
 		t.Errorf("%q, %v", got, err)
 	}
+}
+
+// temporary returns a file with the content "written". One without a name leaves nothing when the process is killed.
+func temporary(t *testing.T, dir string, isNamed bool) *Temporary {
+	t.Helper()
+	before, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	written, err := Create(dir)
+	if isNamed && err == nil {
+		written.Remove()
+		var file *os.File
+		if file, err = os.CreateTemp(dir, "named"); err == nil {
+			written = &Temporary{file, file.Name(), true}
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := written.WriteString("written"); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := os.ReadDir(dir); err != nil || !isNamed && len(after) != len(before) {
+		t.Errorf("a process that is killed leaves %v, %v", after, err)
+	}
+	return written
 }
 
 // TestWrite writes files where nothing is, and where something is already.

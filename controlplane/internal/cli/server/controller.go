@@ -234,7 +234,7 @@ func (o *controllerFlags) run(ctx context.Context, c *cobra.Command) error {
 		if address, ok := listener.Addr().(*net.TCPAddr); ok && address.IP.IsLoopback() {
 			profile(mux)
 		}
-		server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+		server := newHealthServer(mux)
 		go server.Serve(listener)
 		defer server.Close()
 		config.Log.Info("serving /healthz, /livez, /readyz, /metrics and /version", "address", listener.Addr().String())
@@ -244,6 +244,13 @@ func (o *controllerFlags) run(ctx context.Context, c *cobra.Command) error {
 		return cli.ErrFound // it was logged
 	}
 	return err
+}
+
+// newHealthServer returns a server that keeps no connection open that nobody uses: each one is a file of the process.
+func newHealthServer(handler http.Handler) *http.Server {
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
+	server.SetKeepAlivesEnabled(false)
+	return server
 }
 
 // hostAddress returns the address of the interface with the default route, of the IP family of a range if there is one.

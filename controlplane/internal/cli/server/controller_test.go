@@ -462,6 +462,25 @@ func get(t *testing.T, url string) (code int, body string) {
 	return answer.StatusCode, string(text)
 }
 
+// TestHealthServer asks once: a connection that stays open is a file of the process, and anybody can open many.
+func TestHealthServer(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := newHealthServer(http.NotFoundHandler())
+	go server.Serve(listener)
+	defer server.Close()
+	answer, err := http.Get("http://" + listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if !answer.Close {
+		t.Error("the connection stays open")
+	}
+}
+
 // TestControllerWaitsForEtcd starts it before its etcd, and without an API server.
 func TestControllerWaitsForEtcd(t *testing.T) {
 	port := etcdtest.FreePort(t)

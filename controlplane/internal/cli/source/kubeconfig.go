@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -117,6 +118,10 @@ func (k *kubeconfig) config() (*rest.Config, error) {
 	config, err := loader.ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	// A password would stand in each report.
+	if server, err := url.Parse(config.Host); err == nil && server.User != nil {
+		return nil, fmt.Errorf("kubeconfig: the server %s has a user or a password in its URL, which belong in users", server.Host)
 	}
 	return config, nil
 }

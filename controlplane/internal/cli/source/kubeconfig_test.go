@@ -60,6 +60,21 @@ users:
   user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: login, args: [now], interactiveMode: Never}}
 `
 
+// TestPasswordInURL refuses a password where it would be shown.
+func TestPasswordInURL(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, []byte(twoClusters), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k, flags := ourFlags()
+	if err := flags.Parse([]string{"--kubeconfig", file, "--server", "https://root:secret@three.example"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.config(); err == nil || !strings.Contains(err.Error(), "the server three.example has") || strings.Contains(err.Error(), "secret") {
+		t.Error(err)
+	}
+}
+
 // TestKubectlConfig compares how the server is reached with kubectl's way, for each flag.
 func TestKubectlConfig(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kubeconfig")

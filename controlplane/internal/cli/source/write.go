@@ -71,10 +71,10 @@ func (s *Source) WriteServerObject(ctx context.Context, o audit.ServerObject, ju
 }
 
 // WriteRepaired writes the snapshot that a state was read from to a new file, with the values of keys that a repair
-// changes; with force it replaces a file.
-func (s *Source) WriteRepaired(ctx context.Context, state *clusterstate.State, values map[string][]byte, path string, force bool) error {
+// changes; with force it replaces a file. It reports whether the hash of the snapshot is wrong.
+func (s *Source) WriteRepaired(ctx context.Context, state *clusterstate.State, values map[string][]byte, path string, force bool) (isDamaged bool, err error) {
 	defer s.progress.end()
-	_, err := snapshotfile.WriteRepaired(ctx, s.snapshot, path, values, snapshotfile.WriteOptions{
+	written, err := snapshotfile.WriteRepaired(ctx, s.snapshot, path, values, snapshotfile.WriteOptions{
 		Options:   snapshotfile.Options{SkipHashCheck: s.skipHashCheck, Progress: s.progress.start("writing " + path)},
 		Revision:  state.Revision,
 		Overwrite: force,
@@ -82,5 +82,5 @@ func (s *Source) WriteRepaired(ctx context.Context, state *clusterstate.State, v
 	if errors.Is(err, fs.ErrExist) && !force {
 		err = fmt.Errorf("%w; --force replaces it", err)
 	}
-	return err
+	return written.IsDamaged, err
 }
