@@ -24,9 +24,6 @@ import (
 // batchSize is how many objects cross to the core at once.
 const batchSize = 4096
 
-// ErrNothingStored says that the store holds nothing that could be audited.
-var ErrNothingStored = errors.New("no range, ServiceCIDR or Service is stored below the prefix")
-
 // ErrNone says that what was asked for does not exist.
 var ErrNone = errors.New("there is no")
 
@@ -112,7 +109,11 @@ func (r *auditedRange) isBitmap(name string) bool {
 // Cost: proportional to the number of objects.
 func New(state *clusterstate.State, o Options) (*Audit, error) {
 	if len(state.Ranges)+len(state.Services)+len(state.ServiceCIDRs)+len(state.Unreadable) == 0 {
-		return nil, ErrNothingStored
+		err := errors.New("no range, ServiceCIDR or Service is stored")
+		if prefix := state.Identity.Prefix; prefix != "" { // none over an API
+			err = fmt.Errorf("%w below %s; --prefix names another prefix of the keys", err, prefix)
+		}
+		return nil, err
 	}
 	a := &Audit{
 		state: state, atRest: o.Pass == nil && o.Now.IsZero(),

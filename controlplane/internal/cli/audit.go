@@ -179,10 +179,14 @@ func (o *auditFlags) follow(ctx context.Context) error {
 			undated.Source, undated.Servers = nil, nil // servers write their leases all the time
 			now, err := json.Marshal(undated)
 			if err == nil && !bytes.Equal(now, last) {
-				if last != nil && (o.format == screen.FormatTable || o.format == screen.FormatWide) {
-					fmt.Fprintln(o.stdout)
+				if o.format == screen.FormatJSON || o.format == screen.FormatYAML {
+					err = screen.WriteOneOf(o.stdout, report, o.format)
+				} else {
+					if last != nil {
+						fmt.Fprintln(o.stdout)
+					}
+					err = writeAudit(o.stdout, a, report, o.format, o.source.ReportSteps(report), o.source.Program)
 				}
-				err = writeAudit(o.stdout, a, report, o.format, o.source.ReportSteps(report), o.source.Program)
 				last = now
 			}
 			if err != nil {

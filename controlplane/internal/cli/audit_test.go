@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"maps"
 	"slices"
@@ -185,10 +187,11 @@ func TestWatchOfAudit(t *testing.T) {
 		code <- program.Run(ctx, with("audit", "--watch", "--interval", "1s", "-o", "json"), write, io.Discard)
 		write.Close()
 	}()
-	documents := json.NewDecoder(read)
+	documents := bufio.NewReader(read)
 	for leaks := range 3 {
 		var report audit.Report
-		if err := documents.Decode(&report); err != nil || len(report.Leaks) != leaks {
+		line, err := documents.ReadBytes('\n')
+		if err := errors.Join(err, json.Unmarshal(line, &report)); err != nil || len(report.Leaks) != leaks {
 			t.Fatalf("%v, %+v, want %d leaks", err, report.Leaks, leaks)
 		}
 		if leaks < 2 {

@@ -89,6 +89,7 @@ func TestSQLite(t *testing.T) {
 	clear(damaged[(root-1)*pageSize : root*pageSize])
 	runFails(t, exitInput, []string{"damaged: ", "take both from one copy"}, "audit", "--sqlite", etcdtest.Write(t, damaged))
 	runFails(t, exitInput, []string{"exclude each other"}, "audit", "--sqlite", file, "--etcd-snapshot", snapshot)
+	runFails(t, exitInput, []string{"is stored below /kubernetes.io; --prefix names another"}, "audit", "--sqlite", file, "--prefix", "kubernetes.io")
 	runFails(t, exitInput, []string{"no flag --sqlite"}, "repair", "--sqlite", file)
 }
 

@@ -174,6 +174,9 @@ func explainDocument(err error, content []byte) error {
 	return err
 }
 
+// clockSkew is how far the clock of the machine that wrote a document may be ahead.
+const clockSkew = 5 * time.Minute
+
 // check refuses what no command writes.
 func (c *Changes) check() error {
 	outcomes := []string{""}
@@ -183,7 +186,7 @@ func (c *Changes) check() error {
 	switch {
 	case c.Time.IsZero():
 		return errors.New("has no time")
-	case time.Until(c.Time) > 0:
+	case time.Until(c.Time) > clockSkew:
 		return fmt.Errorf("its time %s is in the future", c.Time.Format(time.RFC3339))
 	case c.Cluster.Prefix == "":
 		return errors.New("has no prefix of its cluster's keys")

@@ -44,6 +44,7 @@ func TestBadDocuments(t *testing.T) {
 		{"no time", KindReviewedPlan, with(`"time":"2026-11-24T03:00:00Z",`, ""), "has no time"},
 		{"only a date", KindReviewedPlan, with("2026-11-24T03:00:00Z", "2020-01-01"), "time is one of RFC 3339"},
 		{"future", KindReviewedPlan, with("2026-11-24T03:00:00Z", future), "its time " + future + " is in the future"},
+		{"clock ahead", KindReviewedPlan, with("2026-11-24T03:00:00Z", time.Now().Add(time.Minute).UTC().Format(time.RFC3339)), ""},
 		{"cluster as a number", KindReviewedPlan, with(`"etcdClusterID":"7"`, `"etcdClusterID":7`), "cluster.etcdClusterID cannot be a JSON number"},
 		{"no prefix", KindReviewedPlan, with(`"prefix":"/registry"`, `"prefix":""`), "no prefix"},
 		{"cluster as a word", KindReviewedPlan, with(`"etcdClusterID":"7"`, `"etcdClusterID":"07"`), `the id of an etcd cluster is a decimal number, not "07"`},

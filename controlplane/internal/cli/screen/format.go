@@ -41,9 +41,23 @@ func AddFormat(c *cobra.Command, allowed ...string) *string {
 
 // WriteDocument writes a document as JSON or YAML.
 func WriteDocument(w io.Writer, document any, format string) error {
+	return write(w, document, format, "  ")
+}
+
+// WriteOneOf writes one of many documents: as a line of JSON, or as YAML after a line of three hyphens.
+func WriteOneOf(w io.Writer, document any, format string) error {
+	if format == FormatYAML {
+		if _, err := io.WriteString(w, "---\n"); err != nil {
+			return err
+		}
+	}
+	return write(w, document, format, "")
+}
+
+func write(w io.Writer, document any, format, indent string) error {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
-	encoder.SetIndent("", "  ")
+	encoder.SetIndent("", indent)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(document); err != nil {
 		return err
