@@ -21,7 +21,7 @@ shopt -s nullglob
 	  description: |
 	    Finds Service ClusterIPs and node ports that are leaked, lost or used
 	    twice, and says what to do about each: over the Kubernetes API with
-	    read access to three resources, in an etcd, or in an etcd snapshot,
+	    read access to six resources, in an etcd, or in an etcd snapshot,
 	    where it repairs them as well. preflight shows what stops or
 	    surprises an upgrade of the API servers.
 	  platforms:

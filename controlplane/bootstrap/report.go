@@ -80,7 +80,11 @@ func faultAttributes(fault map[string]any) (attributes []any) {
 		}
 		attributes = append(attributes, "fault", kind)
 		for _, name := range slices.Sorted(maps.Keys(about)) {
-			attributes = append(attributes, name, about[name])
+			key := name
+			if name == "error" { // of the value, beside the message about the lease
+				key = "cause"
+			}
+			attributes = append(attributes, key, about[name])
 		}
 	}
 	if message := fault["message"]; message != nil {
