@@ -63,6 +63,8 @@ type Controller struct {
 	watchesLeases sync.Once
 	// logged are the writes that a dry run has logged.
 	logged sync.Map
+	// failing has the error, as it was logged last, of each work that fails.
+	failing sync.Map
 	// cancel ends orders under way.
 	cancel map[uint64]context.CancelFunc
 }
@@ -97,6 +99,16 @@ func (c *Controller) Started() bool { return c.started.Load() }
 
 // Stopping reports whether the controller is told to stop.
 func (c *Controller) Stopping() bool { return c.stopping.Load() }
+
+// Health returns an error if some work fails and is tried again, with the reason that was logged last.
+func (c *Controller) Health() error {
+	var errs []error
+	c.failing.Range(func(work, err any) bool {
+		errs = append(errs, fmt.Errorf("%s fails: %w", work, err.(error)))
+		return true
+	})
+	return errors.Join(errs...)
+}
 
 // ErrFatal: the server cannot run. The wrapping error has the reason.
 var ErrFatal = errors.New("the bootstrap controller cannot continue")

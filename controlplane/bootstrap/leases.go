@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // leaseStore reads and writes the leases of servers, which are keys of etcd with a time to live.
@@ -98,15 +99,20 @@ func WriteKey(ctx context.Context, client *clientv3.Client, key string, value []
 	return err == nil && response.Succeeded, err
 }
 
+// etcdFailure is the answer to a request that failed. A client's interceptors and kine refuse with a status of gRPC
+// that etcd's client does not know.
 func etcdFailure(err error) answer {
 	var known rpctypes.EtcdError
-	if !errors.As(err, &known) {
-		return fails(unanswered, err)
+	isKnown, code := errors.As(err, &known), status.Code(err)
+	if isKnown {
+		code = known.Code()
 	}
-	switch known.Code() {
+	switch code {
 	case codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument, codes.FailedPrecondition:
 		return fails(refused, err)
-	default:
+	}
+	if isKnown {
 		return fails(unavailable, err)
 	}
+	return fails(unanswered, err)
 }

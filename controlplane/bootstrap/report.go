@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -47,8 +48,10 @@ func (c *Controller) report(text json.RawMessage) error {
 	case r.Failing != nil && r.Failing.Work == "removeStaleEndpoint":
 		log.Warn("failed", "work", r.Failing.Work, "reason", r.Failing.Failure.Reason, "error", r.Failing.Failure.Message)
 	case r.Failing != nil:
+		c.failing.Store(r.Failing.Work, errors.New(r.Failing.Failure.Message))
 		log.Warn("failed; retrying", "work", r.Failing.Work, "reason", r.Failing.Failure.Reason, "error", r.Failing.Failure.Message)
 	case r.Recovered != nil:
+		c.failing.Delete(r.Recovered.Work)
 		log.Info("works again", "work", r.Recovered.Work, "failures", r.Recovered.Failures, "after", time.Duration(r.Recovered.LastedMs)*time.Millisecond)
 	case r.FaultFound != nil:
 		log.Warn("a lease is wrong", faultAttributes(r.FaultFound)...)

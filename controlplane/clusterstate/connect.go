@@ -44,24 +44,37 @@ type ConnectOptions struct {
 	// DialTimeout is how long to wait until an endpoint answers; 0 for
 	// DefaultDialTimeout.
 	DialTimeout time.Duration
+	// Restored, if not nil, is called when another etcd cluster answers than
+	// before, as all endpoints do that answer: etcd was restored with a new
+	// --initial-cluster-token, or replaced. The requests that show it fail, and the
+	// client goes on with that cluster: it is for programs that run long.
+	Restored func(error)
 }
 
 // Connect returns a client of etcd after one endpoint has answered. The client
 // must be closed and ends with ctx. The error wraps [ErrUnreachable] if no
 // endpoint answered within the timeout; every other one is about the options. The
-// client refuses answers of another etcd cluster than the one that answered first.
+// client refuses answers of another etcd cluster than the one that answered first,
+// unless o.Restored is called.
 func Connect(ctx context.Context, o ConnectOptions) (*clientv3.Client, error) {
 	config, err := o.clientConfig(ctx)
 	if err != nil {
 		return nil, err
 	}
+	cluster := &oneCluster{restored: o.Restored}
+	config.DialOptions = append(config.DialOptions, cluster.options()...)
 	client, err := clientv3.New(config) // waits only if there is a user
 	if err == nil {
+		cluster.client = client
 		pingCtx, cancel := context.WithTimeout(ctx, config.DialTimeout)
 		defer cancel()
 		// Any key will do: that it may not be read is an answer, too.
 		if _, err = client.Get(pingCtx, "health"); err == nil || errors.Is(err, rpctypes.ErrPermissionDenied) {
-			if err = checkMembers(ctx, client); err == nil {
+			err = nil
+			if len(o.Endpoints) > 1 { // before anything is written to one of them
+				_, err = cluster.ask()
+			}
+			if err == nil {
 				return client, nil
 			}
 		}
@@ -81,8 +94,9 @@ func (o ConnectOptions) clientConfig(ctx context.Context) (clientv3.Config, erro
 		Password:    o.Password,
 		DialTimeout: o.DialTimeout,
 		Logger:      zap.NewNop(), // failures come back as errors
-		DialOptions: append(new(oneCluster).options(),
-			grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: DefaultDialTimeout})),
+		DialOptions: []grpc.DialOption{
+			grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: DefaultDialTimeout}),
+		},
 	}
 	if config.DialTimeout == 0 {
 		config.DialTimeout = DefaultDialTimeout

@@ -2,8 +2,8 @@ package clusterstate
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,19 +11,41 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
-// statusTimeout is for one member's first answer. A member that does not answer is checked by its later answers.
+// statusTimeout is for the answers of all members. A member that does not answer is checked by its later answers.
 const statusTimeout = 2 * time.Second
 
-// errOtherCluster: the endpoints are members of more than one etcd cluster.
-var errOtherCluster = errors.New("the endpoints belong to different etcd clusters; name the members of one cluster")
+// otherClusterError is about an answer of another etcd cluster than before. Its text says what to do.
+type otherClusterError struct {
+	text string
+	// code is InvalidArgument, a refusal that ends an operation, or FailedPrecondition where the next try succeeds.
+	code codes.Code
+}
+
+func (e *otherClusterError) Error() string { return e.text }
+
+func (e *otherClusterError) GRPCStatus() *status.Status { return status.New(e.code, e.text) }
 
 // oneCluster refuses the answers of all etcd clusters but the one that answered first. A client spreads its requests
-// over its endpoints, so members of two clusters would mix the Services of one with the ranges of the other.
-type oneCluster struct{ id atomic.Uint64 }
+// over its endpoints, so members of two clusters would mix the Services of one with the ranges of the other. An etcd
+// that was restored with a new --initial-cluster-token is another cluster, too.
+type oneCluster struct {
+	client *clientv3.Client
+	// restored is that of the ConnectOptions.
+	restored func(error)
+	id       atomic.Uint64
+}
 
+// check returns an error for an answer of another cluster than before. It is the one place that decides whether the
+// other cluster counts from then on: if there is someone to tell, and all endpoints that answer belong to it.
 func (o *oneCluster) check(answer any) error {
+	switch answer.(type) {
+	case *etcdserverpb.StatusResponse, *etcdserverpb.AuthenticateResponse:
+		return nil // ask asks for them
+	}
 	got, ok := answer.(interface {
 		GetHeader() *etcdserverpb.ResponseHeader
 	})
@@ -31,10 +53,59 @@ func (o *oneCluster) check(answer any) error {
 		return nil
 	}
 	id := got.GetHeader().GetClusterId() // 0 from kine
-	if id == 0 || o.id.CompareAndSwap(0, id) || o.id.Load() == id {
+	if id == 0 || o.id.CompareAndSwap(0, id) {
 		return nil
 	}
-	return fmt.Errorf("cluster %x answers after cluster %x: %w", id, o.id.Load(), errOtherCluster)
+	known := o.id.Load()
+	if id == known {
+		return nil
+	}
+	now, err := o.ask()
+	if err != nil {
+		return err
+	}
+	what := fmt.Sprintf("another etcd answers at %s than before: it was restored or replaced meanwhile",
+		strings.Join(o.client.Endpoints(), ","))
+	if o.restored == nil {
+		return &otherClusterError{what + "; run the command again", codes.InvalidArgument}
+	}
+	// This answer is refused nevertheless: a read of several pages would mix two etcds.
+	err = &otherClusterError{what, codes.FailedPrecondition}
+	if now == id && o.id.CompareAndSwap(known, id) {
+		o.restored(err)
+	}
+	return err
+}
+
+// ask returns the cluster to which all endpoints that answer belong; 0 if none answers. The error is about endpoints
+// of different clusters.
+func (o *oneCluster) ask() (id uint64, err error) {
+	ctx, cancel := context.WithTimeout(o.client.Ctx(), statusTimeout)
+	defer cancel()
+	endpoints := o.client.Endpoints()
+	ids := make([]uint64, len(endpoints))
+	var all sync.WaitGroup
+	for i, endpoint := range endpoints {
+		all.Go(func() {
+			if answer, err := o.client.Status(ctx, endpoint); err == nil {
+				ids[i] = answer.Header.GetClusterId() // 0 from kine
+			}
+		})
+	}
+	all.Wait()
+	first := ""
+	for i, one := range ids {
+		switch {
+		case one == 0: // it does not answer, or is kine
+		case id == 0:
+			id, first = one, endpoints[i]
+		case one != id:
+			return 0, &otherClusterError{fmt.Sprintf(
+				"%s is of the etcd cluster %x and %s of %x: the endpoints belong to different etcd clusters; name the members of one cluster",
+				first, id, endpoints[i], one), codes.InvalidArgument}
+		}
+	}
+	return id, nil
 }
 
 // options has each answer checked.
@@ -62,25 +133,4 @@ func (s checkedStream) RecvMsg(answer any) error {
 		return err
 	}
 	return s.cluster.check(answer)
-}
-
-// checkMembers asks each endpoint for its cluster, before anything is written to one of them.
-func checkMembers(ctx context.Context, client *clientv3.Client) error {
-	endpoints := client.Endpoints()
-	if len(endpoints) < 2 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
-	defer cancel()
-	refused := make([]error, len(endpoints))
-	var all sync.WaitGroup
-	for i, endpoint := range endpoints {
-		all.Go(func() {
-			if _, err := client.Status(ctx, endpoint); errors.Is(err, errOtherCluster) {
-				refused[i] = fmt.Errorf("%s: %w", endpoint, err)
-			}
-		})
-	}
-	all.Wait()
-	return errors.Join(refused...)
 }

@@ -152,6 +152,7 @@ func New(config Config) (*Controller, error) {
 	if err != nil {
 		return nil, errors.Join(err, c.close())
 	}
+	c.health = append(c.health, c.bootstrap.Health)
 	return c, nil
 }
 
@@ -229,7 +230,8 @@ func (c *Controller) Started() bool { return c.bootstrap.Started() }
 // Stopping reports whether the controller is told to stop.
 func (c *Controller) Stopping() bool { return c.bootstrap.Stopping() }
 
-// Health returns an error if something has failed lately that works again, as a committer that was replaced.
+// Health returns an error if some work fails and is tried again, a range is kept though another one is configured, or
+// something has failed lately that works again, as a committer that was replaced.
 func (c *Controller) Health() error {
 	var errs []error
 	for _, check := range c.health {

@@ -166,6 +166,7 @@ func (o *auditFlags) end(report *audit.Report, err error) error {
 
 // follow writes a report each time that the result changes, until it is interrupted.
 func (o *auditFlags) follow(ctx context.Context) error {
+	o.source.Follow()
 	var last []byte
 	for {
 		a, report, err := o.audit(ctx)

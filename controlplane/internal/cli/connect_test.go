@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
+	"io"
 	"net"
 	"path/filepath"
 	"reflect"
@@ -209,18 +211,82 @@ func TestTwoClusters(t *testing.T) {
 		runFails(t, exitInput, []string{"different etcd clusters", "http://127.0.0.1:"}, append(args, "--endpoints", both)...)
 	}
 
-	// A member that joins the endpoints later is refused as well.
-	client, err := clusterstate.Connect(t.Context(), clusterstate.ConnectOptions{Endpoints: a.Endpoints()})
+	// A member that joins the endpoints later is refused as well, also by a program that goes on with a restored etcd.
+	client, err := clusterstate.Connect(t.Context(), clusterstate.ConnectOptions{
+		Endpoints: a.Endpoints(), Restored: func(err error) { t.Error("taken for restored:", err) },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	client.SetEndpoints(b.Endpoints()...)
-	if _, err := clusterstate.ReadEtcd(t.Context(), client, clusterstate.Options{}); err == nil || !strings.Contains(err.Error(), "different etcd clusters") {
-		t.Error(err)
+	client.SetEndpoints(append(a.Endpoints(), b.Endpoints()...)...)
+	isRefused := func(err error) bool {
+		if err != nil && !strings.Contains(err.Error(), "different etcd clusters") {
+			t.Fatal(err)
+		}
+		return err != nil
 	}
-	watched := <-client.Watch(clientv3.WithRequireLeader(t.Context()), "a")
-	if err := watched.Err(); err == nil || !strings.Contains(err.Error(), "different etcd clusters") {
-		t.Error(err)
+	for isRead := true; isRead; { // by the member that was there before
+		_, err := client.Get(t.Context(), "a")
+		isRead = !isRefused(err)
+	}
+	for isWatched := true; isWatched; {
+		ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(t.Context()))
+		watched := <-client.Watch(ctx, "a", clientv3.WithCreatedNotify())
+		isWatched = !isRefused(watched.Err())
+		cancel()
+	}
+}
+
+// TestRestoredMeanwhile restores etcd with a new --initial-cluster-token under an audit that goes on and between the
+// passes of a repair, which ends.
+func TestRestoredMeanwhile(t *testing.T) {
+	shortenLeakAge(t)
+	etcd := etcdtest.StartCluster(t, 1)
+	on := func(args ...string) []string { return append(args, "--endpoints", etcd.Endpoints()[0]) }
+	runOK(t, on("init", "servicenodeports", "30000-30003")...)
+	runOK(t, on("allocate", "servicenodeports")...)
+	service := `{"apiVersion":"v1","kind":"Service","metadata":{"namespace":"default","name":"headless"},"spec":{"clusterIP":"None"}}`
+	if _, err := etcd.Client().Put(t.Context(), "/registry/services/specs/default/headless", service); err != nil {
+		t.Fatal(err)
+	}
+	restore := func(token string) {
+		backup := etcdtest.Save(t, etcd.Client())
+		etcd.Restore(backup, etcdtest.Restoration{Token: token}, func() {})
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	read, write := io.Pipe()
+	ended := make(chan int, 1)
+	go func() {
+		ended <- program.Run(ctx, on("audit", "--watch", "--interval", "1s", "-o", "json"), write, io.Discard)
+		write.Close()
+	}()
+	documents := json.NewDecoder(read)
+	for leaks := 1; leaks <= 2; leaks++ {
+		var report audit.Report
+		if err := documents.Decode(&report); err != nil || len(report.Leaks) != leaks {
+			t.Fatalf("%v, %+v, want %d leaks", err, report.Leaks, leaks)
+		}
+		if leaks == 1 {
+			restore("second")
+			runOK(t, on("allocate", "servicenodeports")...)
+		}
+	}
+	cancel()
+	if code := <-ended; code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+
+	var log strings.Builder
+	code := program.Run(t.Context(), on("repair", "--apply", "--clean-leaks", "--interval", "1ms"), io.Discard, writerFunc(func(b []byte) (int, error) {
+		if strings.Contains(string(b), "pass 1 of 3") {
+			restore("third")
+		}
+		return log.Write(b)
+	}))
+	if want := "another etcd answers at " + etcd.Endpoints()[0] + " than before: it was restored or replaced meanwhile; run the command again"; code < exitInput || !strings.Contains(log.String(), want) {
+		t.Errorf("exit code %d: %s", code, log.String())
 	}
 }

@@ -23,8 +23,10 @@ type Connection struct {
 	// Elsewhere reports whether the command line names another store; nil for never. ETCDCTL_ENDPOINTS does not count
 	// then.
 	Elsewhere func() bool
-	stdin     *os.File
-	stderr    io.Writer
+	// Restored is [clusterstate.ConnectOptions.Restored].
+	Restored func(error)
+	stdin    *os.File
+	stderr   io.Writer
 }
 
 // environment are the flags that etcdctl reads from a variable, too.
@@ -106,6 +108,7 @@ func (o *Connection) Given() bool { return len(o.options.Endpoints) > 0 }
 // Connect connects to the etcd, and asks for a password at a terminal if one is missing.
 func (o *Connection) Connect(ctx context.Context) (*clientv3.Client, error) {
 	options := o.options
+	options.Restored = o.Restored
 	var err error
 	if options.Password, err = o.password(); err != nil {
 		return nil, err

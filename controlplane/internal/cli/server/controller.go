@@ -210,6 +210,9 @@ func (o *controllerFlags) run(ctx context.Context, c *cobra.Command) error {
 	if config.API, err = apiConfig(o.kubeconfig); err != nil {
 		return err
 	}
+	o.connection.Restored = func(err error) {
+		config.Log.Error("etcd was restored or replaced; going on with it", "error", err)
+	}
 	if config.Etcd, err = o.awaitEtcd(ctx, config.Log); err != nil {
 		return err
 	}

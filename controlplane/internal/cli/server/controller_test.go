@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,7 +26,9 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/bootstrap"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/controller"
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
@@ -180,9 +184,12 @@ func TestController(t *testing.T) {
 		return nil
 	})
 	for _, path := range []string{"/healthz", "/livez"} {
-		if code, _ := get(path); code != http.StatusOK {
-			t.Error(path, code)
-		}
+		eventually(t, func() error {
+			if code, text := get(path); code != http.StatusOK {
+				return fmt.Errorf("%s: %d %s", path, code, text)
+			}
+			return nil
+		})
 	}
 	if state := <-systemd; state != "READY=1" {
 		t.Errorf("systemd is told %q", state)
@@ -432,6 +439,97 @@ func TestControllerOfTwoClusters(t *testing.T) {
 	if after := revision(); after != before {
 		t.Errorf("revision %d, %d before", after, before)
 	}
+}
+
+// TestControllerRestored restores etcd with a new --initial-cluster-token under two controllers, with the server
+// stopped meanwhile. The command keeps its lease and endpoint again; the one of this process, with short periods,
+// repairs.
+func TestControllerRestored(t *testing.T) {
+	etcd := etcdtest.StartCluster(t, 1)
+	direct := etcd.Client()
+	s := apiservertest.Start(t, apiservertest.Config{
+		Version: apiservertest.Newest, Etcd: etcd.Endpoints(), ServiceClusterIPRange: "10.96.0.0/24", ServiceNodePortRange: "30000-30063",
+	})
+	c := startController(t, "--kubeconfig", s.Kubeconfig(apiservertest.Admin), "--endpoints", etcd.Endpoints()[0], "--advertise-address", "192.0.2.11",
+		"--service-cluster-ip-range", "10.96.0.0/24", "--service-node-port-range", "30000-30063", "--healthz-bind-address", "127.0.0.1:0")
+	client, err := clusterstate.Connect(t.Context(), clusterstate.ConnectOptions{Endpoints: etcd.Endpoints(), Restored: func(error) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	addresses, _ := rangekeeper.ParseCIDR("10.96.0.0/24")
+	ports, _ := rangekeeper.ParsePortRange("30000-30063")
+	repairs, err := controller.New(controller.Config{
+		API: s.RESTConfig(apiservertest.Admin), Etcd: client, ClusterIPRanges: []rangekeeper.Range{addresses}, NodePortRange: ports,
+		Bootstrap: bootstrap.Config{SecurePort: 6443, AdvertiseAddress: "192.0.2.12", Mode: bootstrap.None, Periods: bootstrap.Periods{
+			Endpoints: 5 * time.Second, LeaseTTL: 30 * time.Second, Namespaces: 5 * time.Second, Repairs: 3 * time.Second,
+		}},
+		Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- repairs.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+
+	api := kubernetes.NewForConfigOrDie(s.RESTConfig(apiservertest.Admin))
+	healthz := func(want int) func() error {
+		return func() error {
+			if code, text := get(t, served(t, c)+"/healthz"); code != want {
+				return fmt.Errorf("/healthz: %d %s", code, text)
+			}
+			return nil
+		}
+	}
+	lease := func() (id int64) {
+		got, err := direct.Get(t.Context(), "/registry/masterleases/192.0.2.11")
+		if err == nil && len(got.Kvs) > 0 {
+			id = got.Kvs[0].Lease
+		}
+		return id
+	}
+	works := func(before int64) {
+		t.Helper()
+		eventually(t, func() error {
+			if id := lease(); id == 0 || id == before {
+				return errors.New("no lease is put")
+			}
+			return apiservertest.CheckEndpoints(t.Context(), api, "192.0.2.11")
+		})
+		eventually(t, healthz(http.StatusOK))
+		store, err := etcdstore.Open(etcdstore.Config{Client: direct, Key: clusterstate.RangeKey("", clusterstate.ServiceNodePorts), Range: ports})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close(t.Context())
+		if _, err = store.AllocateNext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, func() error {
+			view, err := store.Read(t.Context())
+			if err == nil && len(bytes.Trim(view.Snapshot, "\x00")) > 0 {
+				err = errors.New("values stay leaked")
+			}
+			return err
+		})
+	}
+	works(0)
+	backup, before := etcdtest.Save(t, direct), lease()
+	s.Kill()
+	etcd.Restore(backup, etcdtest.Restoration{Token: "another"}, func() { eventually(t, healthz(http.StatusInternalServerError)) })
+	s.Restart()
+	works(before)
+	if n := len(c.said("level=ERROR", "etcd was restored or replaced", "another etcd answers at "+etcd.Endpoints()[0])); n != 1 {
+		t.Errorf("a restore is logged %d times", n)
+	}
+	c.stop(t)
 }
 
 // served returns where a controller serves.

@@ -1,0 +1,60 @@
+package clusterstate_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+)
+
+// TestRestoredWithNewToken restores etcd as another cluster on the same URL, under two clients. One goes on with it,
+// and refuses the first answer; the other refuses all answers.
+func TestRestoredWithNewToken(t *testing.T) {
+	etcd := etcdtest.StartCluster(t, 1)
+	connect := func(restored func(error)) *clientv3.Client {
+		t.Helper()
+		client, err := clusterstate.Connect(t.Context(), clusterstate.ConnectOptions{Endpoints: etcd.Endpoints(), DialTimeout: patience, Restored: restored})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { client.Close() })
+		return client
+	}
+	var told atomic.Int64
+	stays, follows := connect(nil), connect(func(error) { told.Add(1) })
+	etcd.Restore(etcdtest.Save(t, stays), etcdtest.Restoration{Token: "another"}, func() {})
+
+	// refusals counts them until an answer comes, or three have come.
+	refusals := func(client *clientv3.Client, want string) (n int) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		for n < 3 {
+			_, err := client.Put(ctx, "/registry/key", "")
+			switch {
+			case err == nil:
+				return n
+			case ctx.Err() != nil:
+				t.Fatal(err)
+			case strings.HasPrefix(err.Error(), "another etcd"):
+				n++
+				if err.Error() != want {
+					t.Error(err)
+				}
+			}
+		}
+		return n
+	}
+	want := "another etcd answers at " + etcd.Endpoints()[0] + " than before: it was restored or replaced meanwhile"
+	if n := refusals(stays, want+"; run the command again"); n != 3 {
+		t.Errorf("an answer after %d refusals", n)
+	}
+	if n := refusals(follows, want); n != 1 || told.Load() != 1 {
+		t.Errorf("%d refusals, %d reports of a restore", n, told.Load())
+	}
+}
