@@ -60,8 +60,10 @@ type backend interface {
 // NewEtcd returns an Etcd of the object at baseKey. alloc says which range it is of.
 //
 // A range of addresses or ports, in an etcd, is read and written by package etcdstore: the operations of many callers
-// share one compare-and-swap. That of another rangeSpec, and one whose values config.Transformer encrypts, is read and
-// written as by NewWithStorage. config.Codec has to encode k8s.io/api/core/v1.
+// share one compare-and-swap. No repair frees a value within etcdstore.DefaultGrace, 6 minutes, however short its
+// interval is: a request may take a minute until its Service is written. A range of another rangeSpec, and one whose
+// values config.Transformer encrypts, is read and written as by NewWithStorage. config.Codec has to encode
+// k8s.io/api/core/v1.
 func NewEtcd(alloc allocator.Snapshottable, baseKey string, config *storagebackend.ConfigForResource) (*Etcd, error) {
 	objects, destroy, err := generic.NewRawStorage(config, nil, nil, baseKey)
 	if err != nil {

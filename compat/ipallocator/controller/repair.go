@@ -31,7 +31,9 @@ type Repair struct {
 
 // NewRepair returns a Repair of one range or, if secondaryNetwork has an address, of two. It makes a pass after each
 // interval; 0 for 3 minutes. All programs that repair the range need the same interval: a leak is cleaned in the third
-// pass, so an allocation has two intervals until its Service must be written. eventClient gets the Events.
+// pass, so an allocation has two intervals until its Service must be written. A leak of an allocator of
+// storage.NewEtcd, whose range is in an etcd, is not cleaned before etcdstore.DefaultGrace, 6 minutes, either.
+// eventClient gets the Events.
 func NewRepair(interval time.Duration, serviceClient corev1client.ServicesGetter, eventClient eventsv1client.EventsV1Interface, network *net.IPNet, alloc rangeallocation.RangeRegistry, secondaryNetwork *net.IPNet, secondaryAlloc rangeallocation.RangeRegistry) *Repair {
 	registerMetrics()
 	c := &Repair{

@@ -24,7 +24,8 @@ type Repair struct {
 
 // NewRepair returns a Repair of the range of alloc, which makes a pass after each interval; 0 for 3 minutes. All
 // programs that repair the range need the same interval: a leak is cleaned in the third pass, so an allocation has two
-// intervals until its Service must be written. eventClient gets the Events.
+// intervals until its Service must be written. If alloc is of storage.NewEtcd, and the range in an etcd, a leak is not
+// cleaned before etcdstore.DefaultGrace, 6 minutes, either. eventClient gets the Events.
 func NewRepair(interval time.Duration, serviceClient corev1client.ServicesGetter, eventClient eventsv1client.EventsV1Interface, portRange net.PortRange, alloc rangeallocation.RangeRegistry) *Repair {
 	registerMetrics()
 	return &Repair{repairloop.New(repairloop.Config{
