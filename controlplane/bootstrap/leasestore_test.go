@@ -1,9 +1,13 @@
 package bootstrap
 
 import (
+	"context"
 	"testing"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
@@ -53,5 +57,24 @@ func TestLeaseOfAnotherHistory(t *testing.T) {
 	}
 	if got := remove(lives); got != done {
 		t.Error(got)
+	}
+}
+
+// TestRefusals: a request that the store refuses is not taken for one without an answer, also by a status of gRPC that
+// etcd's client does not know, such as kine's.
+func TestRefusals(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want reason
+	}{
+		{status.Error(codes.InvalidArgument, "etcdserver: unsupported operations in txn request"), refused},
+		{rpctypes.ErrPermissionDenied, refused},
+		{rpctypes.ErrNoLeader, unavailable},
+		{status.Error(codes.Unavailable, "connection refused"), unanswered},
+		{context.DeadlineExceeded, unanswered},
+	} {
+		if got := etcdFailure(c.err); got != fails(c.want, c.err) {
+			t.Errorf("%v: %+v, want %s", c.err, got, c.want)
+		}
 	}
 }
