@@ -59,10 +59,7 @@ func (e *refusedError) Error() string {
 	if !errors.Is(e.err, rangekeeper.ErrRefused) {
 		text = fmt.Sprintf("%v: %s", rangekeeper.ErrRefused, text)
 	}
-	if strings.Contains(text, "unsupported operations in txn request") {
-		text += " (the store is kine, which accepts only the transactions of a kube-apiserver)"
-	}
-	return text + "; nothing of it was written"
+	return text + clusterstate.KineHint(text) + "; nothing of it was written"
 }
 
 func (e *refusedError) Unwrap() error { return e.err }

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,7 +32,9 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/controller"
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/child"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/project"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
@@ -530,6 +533,38 @@ func TestControllerRestored(t *testing.T) {
 		t.Errorf("a restore is logged %d times", n)
 	}
 	c.stop(t)
+}
+
+// TestControllerOverKine: the first repair fails, and says why.
+func TestControllerOverKine(t *testing.T) {
+	program := project.Path("bin", "kine")
+	if _, err := os.Stat(program); err != nil {
+		t.Skip("kine is not built:", err)
+	}
+	dir := t.TempDir()
+	endpoint := "unix://" + filepath.Join(dir, "kine.sock")
+	kine, err := child.Start(exec.Command(program, "--listen-address", endpoint, "--endpoint",
+		"sqlite://"+filepath.Join(dir, "state.db")+"?_journal_mode=WAL&_busy_timeout=30000&_txlock=immediate", "--metrics-bind-address=0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(kine.Kill)
+	client, err := clusterstate.Connect(t.Context(), clusterstate.ConnectOptions{Endpoints: []string{endpoint}, DialTimeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.Close()
+	s := apiservertest.Start(t, apiservertest.Config{Version: apiservertest.Newest, Etcd: []string{endpoint}, ServiceClusterIPRange: "10.96.0.0/24", OwnLoops: true})
+	c := startController(t, "--kubeconfig", s.Kubeconfig(apiservertest.Admin), "--endpoints", endpoint, "--advertise-address", "192.0.2.11",
+		"--service-cluster-ip-range", "10.96.0.0/24", "--service-node-port-range", "30000-32767", "--healthz-bind-address", "")
+	select {
+	case code := <-c.ended:
+		if code != exitFound || len(c.said("cannot continue", "unsupported operations in txn request", "the store is kine")) != 1 {
+			t.Errorf("exit code %d", code)
+		}
+	case <-time.After(patience):
+		t.Fatal("it does not end")
+	}
 }
 
 // served returns where a controller serves.
