@@ -44,18 +44,18 @@ type ConnectOptions struct {
 	// DialTimeout is how long to wait until an endpoint answers; 0 for
 	// DefaultDialTimeout.
 	DialTimeout time.Duration
-	// Restored, if not nil, is called when another etcd cluster answers than
-	// before, as all endpoints do that answer: etcd was restored with a new
-	// --initial-cluster-token, or replaced. The requests that show it fail, and the
-	// client goes on with that cluster: it is for programs that run long.
-	Restored func(error)
+	// Restored, if not nil, is asked whether to go on when another etcd cluster answers than before, as all endpoints
+	// do that answer: etcd was restored with a new --initial-cluster-token, or replaced. With its context the client
+	// gets answers of that cluster. The requests that show it fail, also if it returns nil; after an error it is asked
+	// again. It is for programs that run long.
+	Restored func(ctx context.Context, what error) error
 }
 
 // Connect returns a client of etcd after one endpoint has answered. The client
 // must be closed and ends with ctx. The error wraps [ErrUnreachable] if no
 // endpoint answered within the timeout; every other one is about the options. The
 // client refuses answers of another etcd cluster than the one that answered first,
-// unless o.Restored is called.
+// unless o.Restored agrees.
 func Connect(ctx context.Context, o ConnectOptions) (*clientv3.Client, error) {
 	config, err := o.clientConfig(ctx)
 	if err != nil {

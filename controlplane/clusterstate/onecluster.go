@@ -35,13 +35,21 @@ func (e *otherClusterError) GRPCStatus() *status.Status { return status.New(e.co
 type oneCluster struct {
 	client *clientv3.Client
 	// restored is that of the ConnectOptions.
-	restored func(error)
-	id       atomic.Uint64
+	restored func(context.Context, error) error
+	// asking is held while it is asked.
+	asking sync.Mutex
+	id     atomic.Uint64
 }
 
+// anyClusterKey is the key of a context with which answers of all clusters are taken.
+type anyClusterKey struct{}
+
 // check returns an error for an answer of another cluster than before. It is the one place that decides whether the
-// other cluster counts from then on: if there is someone to tell, and all endpoints that answer belong to it.
-func (o *oneCluster) check(answer any) error {
+// other cluster counts from then on: if all endpoints that answer belong to it, and the program agrees.
+func (o *oneCluster) check(ctx context.Context, answer any) error {
+	if ctx.Value(anyClusterKey{}) != nil {
+		return nil
+	}
 	switch answer.(type) {
 	case *etcdserverpb.StatusResponse, *etcdserverpb.AuthenticateResponse:
 		return nil // ask asks for them
@@ -71,8 +79,11 @@ func (o *oneCluster) check(answer any) error {
 	}
 	// This answer is refused nevertheless: a read of several pages would mix two etcds.
 	err = &otherClusterError{what, codes.FailedPrecondition}
-	if now == id && o.id.CompareAndSwap(known, id) {
-		o.restored(err)
+	if now == id && o.asking.TryLock() {
+		defer o.asking.Unlock()
+		if o.id.Load() == known && o.restored(context.WithValue(o.client.Ctx(), anyClusterKey{}, true), err) == nil {
+			o.id.Store(id)
+		}
 	}
 	return err
 }
@@ -114,7 +125,7 @@ func (o *oneCluster) options() []grpc.DialOption {
 		if err := invoke(ctx, method, request, answer, conn, opts...); err != nil {
 			return err
 		}
-		return o.check(answer)
+		return o.check(ctx, answer)
 	}
 	stream := func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		s, err := open(ctx, desc, conn, method, opts...)
@@ -132,5 +143,5 @@ func (s checkedStream) RecvMsg(answer any) error {
 	if err := s.ClientStream.RecvMsg(answer); err != nil {
 		return err
 	}
-	return s.cluster.check(answer)
+	return s.cluster.check(s.Context(), answer)
 }

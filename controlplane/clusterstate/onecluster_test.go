@@ -12,11 +12,11 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
 
-// TestRestoredWithNewToken restores etcd as another cluster on the same URL, under two clients. One goes on with it,
-// and refuses the first answer; the other refuses all answers.
+// TestRestoredWithNewToken restores etcd as another cluster on the same URL, under three clients. One goes on with it,
+// and refuses the first answer; the others refuse all answers, one of them as its program does not agree.
 func TestRestoredWithNewToken(t *testing.T) {
 	etcd := etcdtest.StartCluster(t, 1)
-	connect := func(restored func(error)) *clientv3.Client {
+	connect := func(restored func(context.Context, error) error) *clientv3.Client {
 		t.Helper()
 		client, err := clusterstate.Connect(t.Context(), clusterstate.ConnectOptions{Endpoints: etcd.Endpoints(), DialTimeout: patience, Restored: restored})
 		if err != nil {
@@ -25,8 +25,16 @@ func TestRestoredWithNewToken(t *testing.T) {
 		t.Cleanup(func() { client.Close() })
 		return client
 	}
-	var told atomic.Int64
-	stays, follows := connect(nil), connect(func(error) { told.Add(1) })
+	var told, asked atomic.Int64
+	stays, follows := connect(nil), connect(func(context.Context, error) error { told.Add(1); return nil })
+	var disagrees *clientv3.Client
+	disagrees = connect(func(ctx context.Context, what error) error {
+		asked.Add(1)
+		if got, err := disagrees.Get(ctx, "/registry/key"); err != nil {
+			t.Errorf("%v, %v", got, err)
+		}
+		return what
+	})
 	etcd.Restore(etcdtest.Save(t, stays), etcdtest.Restoration{Token: "another"}, func() {})
 
 	// refusals counts them until an answer comes, or three have come.
@@ -53,6 +61,9 @@ func TestRestoredWithNewToken(t *testing.T) {
 	want := "another etcd answers at " + etcd.Endpoints()[0] + " than before: it was restored or replaced meanwhile"
 	if n := refusals(stays, want+"; run the command again"); n != 3 {
 		t.Errorf("an answer after %d refusals", n)
+	}
+	if n := refusals(disagrees, want); n != 3 || asked.Load() != 3 {
+		t.Errorf("an answer after %d refusals, asked %d times", n, asked.Load())
 	}
 	if n := refusals(follows, want); n != 1 || told.Load() != 1 {
 		t.Errorf("%d refusals, %d reports of a restore", n, told.Load())

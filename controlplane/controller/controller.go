@@ -251,10 +251,15 @@ func (c *Controller) Run(ctx context.Context) error {
 	return errors.Join(c.bootstrap.Run(ctx), c.close())
 }
 
+// CheckSameCluster is [clusterstate.CheckSameCluster] of its API server and its etcd.
+func (c *Controller) CheckSameCluster(ctx context.Context) error {
+	return clusterstate.CheckSameCluster(ctx, c.client, c.config.Etcd, c.config.Bootstrap.EtcdPrefix)
+}
+
 // awaitSameCluster returns once the API server and etcd are known to be of one cluster, or of two, or ctx is done.
 func (c *Controller) awaitSameCluster(ctx context.Context) error {
 	for logged := ""; ; {
-		err := clusterstate.CheckSameCluster(ctx, c.client, c.config.Etcd, c.config.Bootstrap.EtcdPrefix)
+		err := c.CheckSameCluster(ctx)
 		if err == nil || errors.Is(err, clusterstate.ErrOtherCluster) {
 			return err
 		}

@@ -213,7 +213,7 @@ func TestTwoClusters(t *testing.T) {
 
 	// A member that joins the endpoints later is refused as well, also by a program that goes on with a restored etcd.
 	client, err := clusterstate.Connect(t.Context(), clusterstate.ConnectOptions{
-		Endpoints: a.Endpoints(), Restored: func(err error) { t.Error("taken for restored:", err) },
+		Endpoints: a.Endpoints(), Restored: func(_ context.Context, err error) error { t.Error("taken for restored:", err); return err },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -24,11 +24,11 @@ const (
 // Proxy listens on 127.0.0.1 and connects each client to the target. Answers of the target are never held back. Its
 // functions can be called by several goroutines, but only one may deliver.
 type Proxy struct {
-	target   string
 	listener net.Listener
 	group    sync.WaitGroup
 
 	mutex       sync.Mutex
+	target      string
 	room        *sync.Cond
 	connections map[*connection]struct{}
 	delay       time.Duration
@@ -139,6 +139,14 @@ func (p *Proxy) Cut() {
 	}
 }
 
+// Redirect ends all connections, and connects clients to another target from now on.
+func (p *Proxy) Redirect(target string) {
+	p.mutex.Lock()
+	p.target = target
+	p.mutex.Unlock()
+	p.Cut()
+}
+
 // Close ends all connections and drops what is held back.
 func (p *Proxy) Close() {
 	p.mutex.Lock()
@@ -159,7 +167,10 @@ func (p *Proxy) accept() {
 		if err != nil {
 			return // closed
 		}
-		server, err := net.Dial("tcp", p.target)
+		p.mutex.Lock()
+		target := p.target
+		p.mutex.Unlock()
+		server, err := net.Dial("tcp", target)
 		if err != nil { // as if the target refused it
 			client.Close()
 			continue

@@ -24,7 +24,7 @@ type Connection struct {
 	// then.
 	Elsewhere func() bool
 	// Restored is [clusterstate.ConnectOptions.Restored].
-	Restored func(error)
+	Restored func(ctx context.Context, what error) error
 	stdin    *os.File
 	stderr   io.Writer
 }

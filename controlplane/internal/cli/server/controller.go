@@ -192,6 +192,9 @@ func (o *controllerFlags) config(c *cobra.Command) (controller.Config, error) {
 	return config, nil
 }
 
+// sameClusterTimeout bounds the look at an etcd that was restored or replaced; another request leads to the next look.
+const sameClusterTimeout = 10 * time.Second
+
 func (o *controllerFlags) run(ctx context.Context, c *cobra.Command) error {
 	config, err := o.config(c)
 	if err != nil {
@@ -210,8 +213,23 @@ func (o *controllerFlags) run(ctx context.Context, c *cobra.Command) error {
 	if config.API, err = apiConfig(o.kubeconfig); err != nil {
 		return err
 	}
-	o.connection.Restored = func(err error) {
-		config.Log.Error("etcd was restored or replaced; going on with it", "error", err)
+	var running *controller.Controller
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	o.connection.Restored = func(read context.Context, what error) error {
+		if running == nil {
+			return what // it checks that when it begins
+		}
+		read, cancel := context.WithTimeout(read, sameClusterTimeout)
+		defer cancel()
+		err := running.CheckSameCluster(read)
+		switch {
+		case err == nil:
+			config.Log.Error("etcd was restored or replaced; going on with it", "error", what)
+		case errors.Is(err, clusterstate.ErrOtherCluster):
+			end(fmt.Errorf("%w: %w", what, err))
+		}
+		return err
 	}
 	if config.Etcd, err = o.awaitEtcd(ctx, config.Log); err != nil {
 		return err
@@ -223,8 +241,7 @@ func (o *controllerFlags) run(ctx context.Context, c *cobra.Command) error {
 	// Without systemd neither does anything.
 	config.Started = func() { daemon.SdNotify(false, daemon.SdNotifyReady) }
 	defer context.AfterFunc(ctx, func() { daemon.SdNotify(false, daemon.SdNotifyStopping) })()
-	controller, err := controller.New(config)
-	if err != nil {
+	if running, err = controller.New(config); err != nil {
 		return err
 	}
 	if o.healthAddress != "" {
@@ -232,7 +249,7 @@ func (o *controllerFlags) run(ctx context.Context, c *cobra.Command) error {
 		if err != nil {
 			return fmt.Errorf("--healthz-bind-address: %w", err)
 		}
-		mux := health(controller, registry)
+		mux := health(running, registry)
 		mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, cli.VersionLine(c)) })
 		if address, ok := listener.Addr().(*net.TCPAddr); ok && address.IP.IsLoopback() {
 			profile(mux)
@@ -242,7 +259,10 @@ func (o *controllerFlags) run(ctx context.Context, c *cobra.Command) error {
 		defer server.Close()
 		config.Log.Info("serving /healthz, /livez, /readyz, /metrics and /version", "address", listener.Addr().String())
 	}
-	err = controller.Run(ctx)
+	err = running.Run(ctx)
+	if cause := context.Cause(ctx); errors.Is(cause, clusterstate.ErrOtherCluster) {
+		return cause
+	}
 	if errors.Is(err, bootstrap.ErrFatal) {
 		return cli.ErrFound // it was logged
 	}

@@ -35,6 +35,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/child"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/project"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/tcpproxy"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
@@ -455,7 +456,7 @@ func TestControllerRestored(t *testing.T) {
 	})
 	c := startController(t, "--kubeconfig", s.Kubeconfig(apiservertest.Admin), "--endpoints", etcd.Endpoints()[0], "--advertise-address", "192.0.2.11",
 		"--service-cluster-ip-range", "10.96.0.0/24", "--service-node-port-range", "30000-30063", "--healthz-bind-address", "127.0.0.1:0")
-	client, err := clusterstate.Connect(t.Context(), clusterstate.ConnectOptions{Endpoints: etcd.Endpoints(), Restored: func(error) {}})
+	client, err := clusterstate.Connect(t.Context(), clusterstate.ConnectOptions{Endpoints: etcd.Endpoints(), Restored: func(context.Context, error) error { return nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -533,6 +534,36 @@ func TestControllerRestored(t *testing.T) {
 		t.Errorf("a restore is logged %d times", n)
 	}
 	c.stop(t)
+}
+
+// TestControllerOfReplacedEtcd puts the etcd of another cluster in the place of the controller's. It ends, and writes
+// nothing there.
+func TestControllerOfReplacedEtcd(t *testing.T) {
+	own, other := etcdtest.Start(t, ""), etcdtest.Start(t, "")
+	s := apiservertest.Start(t, apiservertest.Config{
+		Version: apiservertest.Newest, Etcd: own.Endpoints(), OwnLoops: true, ServiceClusterIPRange: "10.96.0.0/24", ServiceNodePortRange: "30000-30063",
+	})
+	first, second := tcpproxy.Start(t, strings.TrimPrefix(own.Endpoints()[0], "http://")), strings.TrimPrefix(other.Endpoints()[0], "http://")
+	c := startController(t, "--kubeconfig", s.Kubeconfig(apiservertest.Admin), "--endpoints", "http://"+first.Address(), "--advertise-address", "192.0.2.11",
+		"--service-cluster-ip-range", "10.96.0.0/24", "--service-node-port-range", "30000-30063", "--healthz-bind-address", "")
+	eventually(t, func() error {
+		if got, err := own.Client().Get(t.Context(), "/registry/masterleases/192.0.2.11"); err != nil || len(got.Kvs) == 0 {
+			return fmt.Errorf("no lease is put (%v)", err)
+		}
+		return nil
+	})
+	first.Redirect(second)
+	select {
+	case code := <-c.ended:
+		if code != exitInput || len(c.said("another etcd answers", "different clusters")) == 0 {
+			t.Errorf("exit code %d", code)
+		}
+	case <-time.After(patience):
+		t.Error("it does not end")
+	}
+	if got, err := other.Client().Get(t.Context(), "", clientv3.WithPrefix(), clientv3.WithKeysOnly()); err != nil || got.Header.Revision != 1 {
+		t.Errorf("it has written: %v, %v", got, err)
+	}
 }
 
 // TestControllerOverKine: the first repair fails, and says why.

@@ -174,7 +174,7 @@ func (s *Source) Probe(ctx context.Context, namespace string) (*clusterstate.Sta
 }
 
 // Follow has the source go on with an etcd that is restored between two reads. A read meanwhile fails.
-func (s *Source) Follow() { s.connection.Restored = func(error) {} }
+func (s *Source) Follow() { s.connection.Restored = func(context.Context, error) error { return nil } }
 
 // connect returns the client of the running etcd, which is connected at the first call.
 func (s *Source) connect(ctx context.Context) (*clientv3.Client, error) {
