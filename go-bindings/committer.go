@@ -53,7 +53,8 @@ type CommitterConfig struct {
 	Grace time.Duration
 	// Replace says which stored range a repair may replace by the configured one.
 	Replace Replace
-	// Seed starts the generator for choices and back-off.
+	// Seed starts the generator for choices, back-off and the numbers of stores (Known.Store): a random one for each
+	// Committer.
 	Seed uint64
 }
 
@@ -142,8 +143,10 @@ type Ownership struct {
 	// update. It counts as far back as the history goes; 0, or less, means all of that.
 	Oldest int64
 	// Store is [Known.Store] as it was when the owner began the request by which it gave the value up, or
-	// [Allocated.Store] for a rollback; 0 if that is unknown. After a restore of etcd, revisions that etcd had reached
-	// before it, too, count only for requests that began when the committer had noticed the restore.
+	// [Allocated.Store] for a rollback. If that is not the present store of this committer, the release is deferred:
+	// the store before a restore, and those of other committers, may have had another history. 0 names none, as in a
+	// release as of a read: then revisions count, but after a restore of etcd that the committer has noticed those do
+	// not that etcd had reached before it.
 	Store uint32
 }
 
@@ -242,7 +245,9 @@ type Known struct {
 	Used int
 	// Initialised reports whether the object was there and initialised.
 	Initialised bool
-	// Store is which store the committer talks to, counted from 0; see [Ownership].
+	// Store is which store the committer talks to: a release names it, see [Ownership]. No other committer has this
+	// number, and it is never 0. It changes with the first answer, too, as a restore before that goes unnoticed: who
+	// gives up a value before it, has its release deferred. So read first.
 	Store uint32
 	// Restores is how often another store has answered than before, or an older state of it, as after a restore from a
 	// backup. What others remember of the store, such as the watch cache of an API server, is wrong from then on.

@@ -39,6 +39,7 @@ type story struct {
 	now      time.Duration
 	names    map[Ticket]string
 	outcomes map[string]Finished
+	stores   map[string]uint32 // that were known
 	passes   *LeakTracker
 	pass     *RepairPass // the last one that was started
 }
@@ -54,7 +55,7 @@ func newStory(t *testing.T, ports string) *story {
 	one(t, k, create(), CreateOperation(NoDeadline))
 	return &story{
 		r: r, c: create(), empty: must(DecodeRangeAllocation(k.value)), now: time.Second,
-		names: map[Ticket]string{}, outcomes: map[string]Finished{},
+		names: map[Ticket]string{}, outcomes: map[string]Finished{}, stores: map[string]uint32{},
 	}
 }
 
@@ -99,6 +100,8 @@ func (s *story) line(words []string) error {
 	case "written":
 		allocated, _ := s.outcomes[words[1]].Outcome.(Allocated)
 		return s.c.Written(allocated.Values...)
+	case "store":
+		s.stores[words[1]] = s.c.Known().Store
 	case "passes":
 		interval := time.Duration(must(strconv.Atoi(words[2]))) * time.Millisecond
 		s.passes = must(NewLeakTracker(uint8(must(strconv.Atoi(words[1]))), interval))
@@ -175,7 +178,10 @@ func (s *story) operation(words []string, deadline time.Duration) Operation {
 	case "release":
 		owner := Ownership{AsOf: int64(must(strconv.Atoi(words[2]))), Oldest: int64(must(strconv.Atoi(words[3])))}
 		if len(words) > 4 {
-			owner.Store = uint32(must(strconv.Atoi(words[4])))
+			known := false
+			if owner.Store, known = s.stores[words[4]]; !known {
+				panic("no such store")
+			}
 		}
 		return ReleaseOperation(deadline, port(words[1]), owner)
 	case "allocate":

@@ -116,7 +116,7 @@ type Allocated struct {
 	Values []Value
 	// Revision is the revision of the allocation, the as-of revision of a rollback.
 	Revision int64
-	// Store is which store that was, as [Known] counts them.
+	// Store is which store that was: that of [Known] then.
 	Store uint32
 	// UseUntil is when a Service with the values must be written.
 	UseUntil time.Duration

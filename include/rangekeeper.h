@@ -1470,8 +1470,10 @@ typedef struct rk_release {
   uint64_t oldest;
   /**
    * The store of rk_known as it was when the owner began the request by which it gave the value up, or of
-   * rk_allocated for a rollback; 0 if that is unknown. After a restore of etcd, revisions that etcd had reached
-   * before it, too, count only for requests that began when the committer had noticed the restore.
+   * rk_allocated for a rollback. If that is not the present store of this committer, the release is deferred: the
+   * store before a restore, and those of other committers, may have had another history. 0 names none, as in a
+   * release as of a read: then revisions count, but after a restore of etcd that the committer has noticed those do
+   * not that etcd had reached before it.
    */
   uint32_t store;
 } rk_release;
@@ -1726,7 +1728,7 @@ typedef struct rk_allocated {
   size_t values;
   /** The revision of the allocation: the as-of revision of a rollback. */
   uint64_t revision;
-  /** Which store that was, as rk_known counts them. */
+  /** Which store that was: that of rk_known then. */
   uint32_t store;
   /** The time until which a Service with the values must be written, in nanoseconds by the caller's clock. */
   uint64_t use_until;
@@ -1863,7 +1865,11 @@ typedef struct rk_known {
   uint32_t used;
   /** Whether the object existed and was initialised. */
   bool initialised;
-  /** Which store the committer talks to, counted from 0; see rk_release. */
+  /**
+   * Which store the committer talks to: a release names it. No other committer has this number, and it is never 0.
+   * It changes with the first answer, too, as a restore before that goes unnoticed: who gives up a value before it,
+   * has its release deferred. So submit an RK_OPERATION_READ first.
+   */
   uint32_t store;
   /**
    * How often another store has answered than before, or an older state of it, as after a restore from a backup.
@@ -1881,7 +1887,8 @@ typedef struct rk_known {
  * its values are allocated: two intervals of repair, 6 minutes in Kubernetes; a creator that takes longer may lose
  * them. Where the write of a Service has no conditions on the witness (rk_repair_pass_fenced), all programs that share
  * the range must have the same grace: a shorter one takes values from owners who still have time. `seed` starts the
- * generator for choices and back-off. Memory: up to 1 MiB for a /12 beside the object.
+ * generator for choices, back-off and the numbers of stores (rk_known): a random one for each committer. Memory: up to
+ * 1 MiB for a /12 beside the object.
  */
 RK_MUST_CHECK
 rk_result rk_committer_new(const rk_range *range, rk_strategy strategy, uint64_t grace, rk_replace replace,

@@ -172,8 +172,9 @@ func (f *Fleet) Remove(ctx context.Context, name string) error {
 	return t.remove(ctx)
 }
 
-// Use calls work with the range of this key, which stays open meanwhile. The error is ErrNoTenant, one of
-// etcdstore.Open, or that of work.
+// Use calls work with the range of this key, which stays open meanwhile. Between two uses the range may have been
+// closed, and its etcd restored: a release that names a store of an earlier one (rangekeeper.Ownership) is then
+// etcdstore.ErrDeferred. The error is ErrNoTenant, one of etcdstore.Open, or that of work.
 func (f *Fleet) Use(tenant, key string, work func(*etcdstore.Store) error) error {
 	f.mu.Lock()
 	t := f.tenants[tenant]

@@ -99,15 +99,8 @@ func work(ctx context.Context, client *clientv3.Client, store *etcdstore.Store, 
 		ended.Add(1)
 		return nil
 	}
-	object := clusterstate.ServiceKeys("/red") + "default/" + name
-	service := must(json.Marshal(&corev1.Service{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
-		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeNodePort, ClusterIP: corev1.ClusterIPNone, Ports: []corev1.ServicePort{{Port: 80, NodePort: int32(a.Value.Port())}},
-		},
-	}))
-	put, err := client.Txn(ctx).If(etcdstore.Conditions(a)...).Then(clientv3.OpPut(object, string(service))).Commit()
+	object := serviceKey(name)
+	put, err := writeService(ctx, client, name, a)
 	if err != nil {
 		return err
 	}
@@ -133,6 +126,20 @@ func work(ctx context.Context, client *clientv3.Client, store *etcdstore.Store, 
 	}
 	_, err = store.Release(ctx, a.Value, rangekeeper.Ownership{AsOf: deleted.Header.Revision, Oldest: put.Header.Revision, Store: before})
 	return err
+}
+
+func serviceKey(name string) string { return clusterstate.ServiceKeys("/red") + "default/" + name }
+
+// writeService writes a Service of the tenant red on the conditions of its port.
+func writeService(ctx context.Context, client *clientv3.Client, name string, a etcdstore.Allocation) (*clientv3.TxnResponse, error) {
+	service := must(json.Marshal(&corev1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeNodePort, ClusterIP: corev1.ClusterIPNone, Ports: []corev1.ServicePort{{Port: 80, NodePort: int32(a.Value.Port())}},
+		},
+	}))
+	return client.Txn(ctx).If(etcdstore.Conditions(a)...).Then(clientv3.OpPut(serviceKey(name), string(service))).Commit()
 }
 
 // checkPorts plays the history of the tenant red, and returns the ports of its Services.

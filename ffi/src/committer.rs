@@ -124,7 +124,9 @@ pub struct rk_known {
     pub used: u32,
     /// Whether the object existed and was initialised.
     pub initialised: bool,
-    /// Which store the committer talks to, counted from 0; see rk_release.
+    /// Which store the committer talks to: a release names it. No other committer has this number, and it is never 0.
+    /// It changes with the first answer, too, as a restore before that goes unnoticed: who gives up a value before it,
+    /// has its release deferred. So submit an RK_OPERATION_READ first.
     pub store: u32,
     /// How often another store has answered than before, or an older state of it, as after a restore from a backup.
     /// What others remember of the store, such as the watch cache of an API server, is wrong from then on.
@@ -139,7 +141,8 @@ pub struct rk_known {
 /// its values are allocated: two intervals of repair, 6 minutes in Kubernetes; a creator that takes longer may lose
 /// them. Where the write of a Service has no conditions on the witness (rk_repair_pass_fenced), all programs that share
 /// the range must have the same grace: a shorter one takes values from owners who still have time. `seed` starts the
-/// generator for choices and back-off. Memory: up to 1 MiB for a /12 beside the object.
+/// generator for choices, back-off and the numbers of stores (rk_known): a random one for each committer. Memory: up to
+/// 1 MiB for a /12 beside the object.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_new(

@@ -90,8 +90,10 @@ pub struct rk_release {
     /// as far back as the history goes; 0 for all of that.
     pub oldest: u64,
     /// The store of rk_known as it was when the owner began the request by which it gave the value up, or of
-    /// rk_allocated for a rollback; 0 if that is unknown. After a restore of etcd, revisions that etcd had reached
-    /// before it, too, count only for requests that began when the committer had noticed the restore.
+    /// rk_allocated for a rollback. If that is not the present store of this committer, the release is deferred: the
+    /// store before a restore, and those of other committers, may have had another history. 0 names none, as in a
+    /// release as of a read: then revisions count, but after a restore of etcd that the committer has noticed those do
+    /// not that etcd had reached before it.
     pub store: u32,
 }
 

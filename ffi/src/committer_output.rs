@@ -207,7 +207,7 @@ pub struct rk_allocated {
     pub values: usize,
     /// The revision of the allocation: the as-of revision of a rollback.
     pub revision: u64,
-    /// Which store that was, as rk_known counts them.
+    /// Which store that was: that of rk_known then.
     pub store: u32,
     /// The time until which a Service with the values must be written, in nanoseconds by the caller's clock.
     pub use_until: u64,

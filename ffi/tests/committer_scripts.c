@@ -19,6 +19,11 @@ static struct {
   size_t used_len;
 } operations[32];
 static size_t operations_len;
+static struct {
+  char name[16];
+  uint32_t number;
+} stores[4];
+static size_t stores_len;
 
 static char text[512]; /* of a step */
 static const char *place;
@@ -51,6 +56,24 @@ static size_t operation_of(const char *name) {
   }
   fail("an unknown line, or no such operation");
   return 0;
+}
+
+/* The number of the store with this name. */
+static uint32_t store_of(const char *name) {
+  for (size_t at = 0; at < stores_len; at++) {
+    if (strcmp(stores[at].name, name) == 0) return stores[at].number;
+  }
+  fail("no such store");
+  return 0;
+}
+
+/* Gives a name to the store that the committer knows. */
+static void name_store(const char *name) {
+  rk_known known;
+  if (stores_len == sizeof stores / sizeof *stores) fail("too many stores");
+  CHECK_OK(rk_committer_known(committer, &known));
+  strncpy(stores[stores_len].name, name, 15);
+  stores[stores_len++].number = known.store;
 }
 
 static void append(const char *format, ...) {
@@ -232,7 +255,7 @@ static void submit(char **words, size_t n) {
     operation.kind = RK_OPERATION_RELEASE;
     operation.data.release =
       (rk_release){rk_value_port((uint32_t)number(words[kind + 1])), number(words[kind + 2]), number(words[kind + 3]),
-                   (uint32_t)(n > kind + 4 ? number(words[kind + 4]) : 0)};
+                   n > kind + 4 ? store_of(words[kind + 4]) : 0};
   } else if (strcmp(words[kind], "allocate") == 0) {
     operation.kind = RK_OPERATION_ALLOCATE;
     for (size_t i = kind + 1; i < n; i++) {
@@ -363,7 +386,7 @@ static void end_story(void) {
   rk_leak_tracker_free(passes);
   pass = NULL;
   passes = NULL;
-  operations_len = 0;
+  operations_len = stores_len = 0;
 }
 
 static void begin_story(const char *spec) {
@@ -411,6 +434,7 @@ static void run_line(char *line) {
   else if (strcmp(line, "clock") == 0) now = number(words[1]) * 1000000;
   else if (strcmp(line, "submit") == 0) submit(words + 1, n - 1);
   else if (strcmp(line, "handle") == 0) handle(words + 1, n - 1);
+  else if (strcmp(line, "store") == 0) name_store(words[1]);
   else operation_line(line, words[1]);
 }
 

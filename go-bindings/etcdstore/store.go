@@ -325,7 +325,8 @@ func (s *Store) Read(ctx context.Context) (rangekeeper.View, error) {
 	return state, err
 }
 
-// Known returns the state that is known without asking etcd: it may be out of date. After Close it is zero.
+// Known returns the state that is known without asking etcd: it may be out of date. After Close it is zero. A Store
+// that was opened again has other numbers ([rangekeeper.Known.Store]): it defers releases that name one of before.
 func (s *Store) Known() rangekeeper.Known { return s.committer.Load().Known() }
 
 type repair struct {

@@ -23,7 +23,7 @@ pub(super) struct Changes {
     head_content: Option<Bitmap>,
     /// All changes of later revisions are known.
     since: u64,
-    /// Which store this is the history of, counted from 0.
+    /// Which store this is the history of, by a number that no other committer has, and that is never 0.
     store: u32,
     /// Earlier revisions may be those of another store.
     trusted_from: u64,
@@ -47,9 +47,9 @@ struct Leaks {
 }
 
 impl Changes {
-    /// Nothing is known yet.
-    pub(super) fn new(limits: Limits) -> Self {
-        Self { limits, ..Self::default() }
+    /// Nothing is known yet, and no store has this number.
+    pub(super) fn new(limits: Limits, number: u32) -> Self {
+        Self { limits, store: number.max(1), ..Self::default() }
     }
 
     /// Starts again at the base, whose key is in this state.
@@ -93,9 +93,14 @@ impl Changes {
     /// known to be of this store.
     pub(super) fn distrust(&mut self, revision: u64) {
         self.trusted_from = self.trusted_from.max(revision + 1);
-        self.store += 1;
+        self.begin_store();
         self.distrusted_views.extend(self.views.drain(..));
         self.restart(KeyState::default());
+    }
+
+    /// A store has answered that is not certainly the one before, were it the first of all: its number is another one.
+    pub(super) fn begin_store(&mut self) {
+        self.store = self.store.checked_add(1).unwrap_or(1);
     }
 
     /// Which store this is the history of.
@@ -193,10 +198,11 @@ impl Changes {
     }
 
     /// The same for the revisions that an owner names: since `as_of`, and since `oldest` as far back as is known. They
-    /// may be those of another store, unless the owner began its request when this `store` was known.
+    /// are those of another store if the owner began its request when that one was known, and may be so if it names
+    /// none, with 0.
     pub(super) fn is_unchanged_for_owner(&self, offset: u32, as_of: u64, oldest: u64, store: u32) -> Option<bool> {
-        let is_own = store == self.store;
-        if as_of < self.trusted_from && !is_own {
+        let is_own = if store == 0 { self.is_own(as_of) } else { store == self.store };
+        if !is_own {
             return None;
         }
         self.is_unchanged_since(offset, as_of.min(oldest.max(self.since)))

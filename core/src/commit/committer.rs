@@ -41,19 +41,21 @@ pub struct Committer<R: Range, G> {
 }
 
 impl<R: Range, G: Rng> Committer<R, G> {
-    /// A committer that knows nothing of the store yet.
+    /// A committer that knows nothing of the store yet. Each one needs a generator with another seed: the numbers of
+    /// its stores ([`Known::store`]) come from it.
     pub fn new(range: R, config: Config, rng: G) -> Self {
         Self::with_limits(range, config, Limits::default(), rng)
     }
 
     /// A committer that remembers more or less. A simulation has short schedules reach the limits.
-    pub fn with_limits(range: R, config: Config, limits: Limits, rng: G) -> Self {
+    pub fn with_limits(range: R, config: Config, limits: Limits, mut rng: G) -> Self {
+        let number = rng.next_u32();
         Self {
             config,
             rng,
             queue: Queue::new(limits),
             flight: None,
-            history: History::new(range, config.strategy, limits),
+            history: History::new(range, config.strategy, limits, number),
             protection: Protection::new(range.size(), config.grace, limits),
             pacing: Pacing::default(),
             timers: Timers::default(),

@@ -36,7 +36,7 @@ pub struct Since {
 /// What the committer knows about that time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Followed {
-    /// Which store the committer talks to, counted from 0.
+    /// [`Known::store`](super::Known::store).
     pub store: u32,
     /// Whether the view is one of this store.
     pub is_own: bool,

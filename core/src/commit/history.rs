@@ -51,14 +51,14 @@ pub(super) enum Adopted {
 
 impl<R: Range> History<R> {
     /// Nothing is known of the key yet.
-    pub(super) fn new(range: R, strategy: Strategy, limits: Limits) -> Self {
+    pub(super) fn new(range: R, strategy: Strategy, limits: Limits, number: u32) -> Self {
         Self {
             range,
             strategy,
             replayed: limits.replayed,
             followed: limits.revisions as u64,
             base: None,
-            changes: Changes::new(limits),
+            changes: Changes::new(limits, number),
             connection: Connection::default(),
             viewed: 0,
             is_kept: false,
@@ -194,8 +194,12 @@ impl<R: Range> History<R> {
             (self.base, self.viewed) = (None, 0);
             self.restores += 1;
         }
-        if let Some(distrusted) = self.connection.answered(now, header, reached, is_same) {
-            self.changes.distrust(distrusted);
+        let is_first = self.connection.answered_revision().is_none();
+        match self.connection.answered(now, header, reached, is_same) {
+            Some(distrusted) => self.changes.distrust(distrusted),
+            // Between a request that began before and this answer, nobody would have noticed a restore.
+            None if is_first => self.changes.begin_store(),
+            None => {}
         }
         is_same
     }
@@ -338,7 +342,7 @@ impl<R: Range> History<R> {
         if self.changes.accepts_pass(read) { read } else { UNKNOWN_REVISION }
     }
 
-    /// Which store this is the history of, counted from 0.
+    /// Which store this is the history of.
     pub(super) fn store(&self) -> u32 {
         self.changes.store()
     }

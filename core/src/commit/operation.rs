@@ -38,8 +38,10 @@ pub enum Operation<R: Range> {
         /// for a rollback that of the allocation. A later one than `as_of` counts as `as_of`.
         oldest: u64,
         /// [`Known::store`] as it was when the owner began the request by which it gave the value up; for a rollback
-        /// when the value was allocated; 0 if that is unknown. Once the committer has noticed another store, revisions
-        /// that the store before had reached, too, count only for requests that began after that.
+        /// that of [`Outcome::Allocated`]. If that is not the present store of this committer, the release is deferred:
+        /// the store before a restore, and those of other committers, may have had another history. 0 names none, as
+        /// in a release as of a read: then revisions count, but for those that a store before had reached, too, if the
+        /// committer has noticed that this is another one.
         store: u32,
     },
     /// Read what is stored.
@@ -152,7 +154,9 @@ pub struct Known {
     pub used: u32,
     /// Whether the object was there and initialised.
     pub initialised: bool,
-    /// Which store the committer talks to, counted from 0: a release names it.
+    /// Which store the committer talks to: a release names it. No other committer has this number, and it is never 0.
+    /// It changes with the first answer, too, as a restore before that goes unnoticed: who gives up a value before it,
+    /// has its release deferred. So submit a [`Read`](Operation::Read) first.
     pub store: u32,
     /// How often another store has answered than before, or an older state of it, as after a restore from a backup.
     /// What others remember of the store, such as the watch cache of an API server, is wrong from then on.

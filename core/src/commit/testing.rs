@@ -57,7 +57,7 @@ pub(super) fn base(state: KeyState, value: &[u8]) -> Base<PortRange> {
 
 /// A history in which everything after `since` is known and nothing has changed.
 pub(super) fn unchanged_since(since: KeyState) -> Changes {
-    let mut changes = Changes::new(Limits::default());
+    let mut changes = Changes::new(Limits::default(), 7);
     changes.restart(since);
     changes
 }

@@ -231,3 +231,53 @@ fn a_restore_is_noticed_by_what_a_watch_had_told() {
     let finished = restored.run(&mut ours, NOW);
     assert!(finished.contains(&(ticket, Outcome::Deferred(Deferral::HistoryMissing))), "{finished:?}");
 }
+
+/// A committer is closed or its process ends, etcd is put back from a backup, in which the Service of a value is there
+/// again, and reaches the old revision. The owner of before has its release carried out by another committer.
+#[test]
+fn a_release_that_names_a_store_of_another_committer_is_deferred() {
+    for case in ["restored", "as it was"] {
+        let (mut store, mut before) = (Store::default(), committer("30000-30009", 1));
+        store.one(&mut before, Operation::Create);
+        let Outcome::Allocated { revision, store: allocated_in, .. } = store.one(&mut before, this(30_003)) else {
+            panic!("free")
+        };
+        let oldest = service_written(&mut store);
+        let as_of = service_written(&mut store); // deleted
+        let known = before.known().store;
+        assert_eq!(known, allocated_in);
+        drop(before);
+        if case == "restored" {
+            store.revision = oldest + 20;
+        }
+        let mut ours = committer("30000-30009", 2);
+        store.one(&mut ours, Operation::Read);
+        for (as_of, oldest) in [(revision, revision), (as_of, oldest)] {
+            let release = Operation::Release { value: 30_003, as_of, oldest, store: known };
+            let deferred = Outcome::Deferred(Deferral::HistoryMissing);
+            assert_eq!(store.one(&mut ours, release), deferred, "{case}, as of {as_of}");
+        }
+        assert!(is_set(&store, 3), "{case}");
+        // As of a read there is no store to be mistaken about.
+        let Outcome::Read(view) = store.one(&mut ours, Operation::Read) else { panic!("a view") };
+        assert_eq!(store.one(&mut ours, release(30_003, view.revision)), Outcome::Released { freed: true }, "{case}");
+    }
+}
+
+/// A request that begins before the first answer may have deleted its Service in a store that nobody has seen.
+#[test]
+fn a_release_that_names_the_store_before_the_first_answer_is_deferred() {
+    let (mut store, mut others) = (Store::default(), committer("30000-30009", 1));
+    store.one(&mut others, Operation::Create);
+    allocated(store.one(&mut others, this(30_003)));
+    let mut ours = committer("30000-30009", 2);
+    let release = |as_of, store| Operation::Release { value: 30_003, as_of, oldest: as_of, store };
+    let unread = ours.known().store;
+    assert_ne!(unread, 0, "that names none");
+    let as_of = service_written(&mut store);
+    store.revision += 20;
+    assert_eq!(store.one(&mut ours, release(as_of, unread)), Outcome::Deferred(Deferral::HistoryMissing));
+    let read = ours.known().store;
+    let as_of = service_written(&mut store);
+    assert_eq!(store.one(&mut ours, release(as_of, read)), Outcome::Released { freed: true });
+}

@@ -54,6 +54,8 @@ struct Story {
     now: Duration,
     names: HashMap<Ticket, String>,
     outcomes: HashMap<String, Outcome<PortRange>>,
+    /// The stores that were known.
+    stores: HashMap<String, u32>,
     passes: Option<LeakTracker>,
     /// The pass under way, until its Services are listed.
     pass: Option<RepairPass>,
@@ -82,6 +84,7 @@ impl Story {
             now: Duration::from_secs(1),
             names: HashMap::new(),
             outcomes: HashMap::new(),
+            stores: HashMap::new(),
             passes: None,
             pass: None,
             found: None,
@@ -100,6 +103,7 @@ impl Story {
                 self.committer.cancel(*ticket);
             }
             ["abandon", name] => self.committer.abandon(self.outcomes.remove(name).expect(place)),
+            ["store", name] => _ = self.stores.insert(name.to_owned(), self.committer.known().store),
             ["written", name] => {
                 let Some(Outcome::Allocated { values, .. }) = self.outcomes.get(name) else { panic!("{place}") };
                 values.iter().for_each(|value| self.committer.written(*value));
@@ -172,7 +176,11 @@ impl Story {
             ["read"] => Operation::Read,
             ["release", value, as_of, oldest, ref store @ ..] => {
                 let (as_of, oldest) = (number(as_of, place), number(oldest, place));
-                let store = store.first().map_or(0, |store| number(store, place) as u32);
+                let store = match *store {
+                    [] => 0,
+                    [name] => self.stores[name],
+                    _ => panic!("{place}"),
+                };
                 Operation::Release { value: port(value), as_of, oldest, store }
             }
             ["allocate", ref values @ ..] => {

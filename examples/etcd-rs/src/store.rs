@@ -54,7 +54,7 @@ pub struct Owner {
     pub as_of: u64,
     /// The revision at which the Service was stored before.
     pub oldest: u64,
-    /// Which store that was; 0 if unknown.
+    /// Which store that was: a release that names one of another committer is deferred. 0 names none.
     pub store: u32,
 }
 

@@ -17,6 +17,8 @@ struct Log {
     /// The revision at which it begins.
     begin: u64,
     trusted_from: u64,
+    /// The numbers of other stores.
+    stores: Vec<u32>,
 }
 
 impl Log {
@@ -33,9 +35,10 @@ impl Log {
         since
     }
 
-    /// Whether the value was in use since both revisions, the older one as far back as `since`.
-    fn is_unchanged(&self, offset: u32, as_of: u64, oldest: u64, since: u64) -> Option<bool> {
-        if as_of < since || as_of < self.trusted_from {
+    /// Whether the value was in use since both revisions, the older one as far back as `since`. The owner names the
+    /// present store, another one or none.
+    fn is_unchanged(&self, offset: u32, as_of: u64, oldest: u64, since: u64, is_own: Option<bool>) -> Option<bool> {
+        if as_of < since || !is_own.unwrap_or(as_of >= self.trusted_from) {
             return None;
         }
         let broken =
@@ -77,16 +80,19 @@ fn lookups_agree_with_a_full_log() {
     for number in 0..HISTORIES {
         // Some forget by the number of revisions, others by the number of changes.
         let most = [4, 30, 300, 4000][number as usize % 4];
-        let (mut history, mut log, mut head) = (Changes::default(), Log::default(), 1 + random.below(1000));
+        let mut history = Changes::new(Limits::default(), u32::MAX - number as u32 % 4);
+        let (mut log, mut head) = (Log::default(), 1 + random.below(1000));
         let restart = |history: &mut Changes, log: &mut Log, head: u64| {
             history.restart(KeyState { mod_revision: head, version: 1, create_revision: head });
             (log.states, log.begin) = (Vec::new(), head);
         };
         restart(&mut history, &mut log, head);
+        log.stores.push(1 << 31);
         let mut done = 0;
         while done < CHANGES {
             match random.below(8_000) {
                 0 => {
+                    log.stores.push(history.store());
                     history.distrust(head);
                     log.trusted_from = log.trusted_from.max(head + 1);
                     // The other store is behind, or ahead.
@@ -123,9 +129,14 @@ fn lookups_agree_with_a_full_log() {
                 };
                 let as_of = random.revision(&log, offset, since, head);
                 let oldest = random.revision(&log, offset, since, head);
-                let expected = log.is_unchanged(offset, as_of, oldest, since);
-                let context = format!("history {number} at {head}: {offset} since {as_of} and {oldest}");
-                assert_eq!(history.is_unchanged_for_owner(offset, as_of, oldest, u32::MAX), expected, "{context}");
+                let (store, is_own) = match random.below(4) {
+                    0 => (history.store(), Some(true)),
+                    1 => (log.stores[random.below(log.stores.len() as u64) as usize], Some(false)),
+                    _ => (0, None),
+                };
+                let expected = log.is_unchanged(offset, as_of, oldest, since, is_own);
+                let context = format!("history {number} at {head}: {offset} since {as_of} and {oldest} of {is_own:?}");
+                assert_eq!(history.is_unchanged_for_owner(offset, as_of, oldest, store), expected, "{context}");
                 let changed_since: Option<Vec<u32>> = history.changed_since(as_of).map(Iterator::collect);
                 assert!(changed_since == (as_of >= since).then(|| log.after(as_of)), "{context}");
                 cases += 1;

@@ -24,11 +24,16 @@ struct Parts {
 
 fn parts() -> Parts {
     let limits = Limits::default();
-    let (mut history, mut protection) = (History::new(range(), Strategy::Contiguous, limits), protection());
+    let (mut history, mut protection) = (History::new(range(), Strategy::Contiguous, limits, 7), protection());
     let header = super::super::request::Header { cluster_id: 1, revision: 30, raft_term: 1 };
     history.adopt(header, Some(KeyValue { state: state(3), value: &stored([1]) }), &mut protection);
     protection.take_lost(&bitmap([1]));
     Parts { queue: Queue::new(limits), history, protection }
+}
+
+/// A release that names the store of [`parts`].
+fn own_release(offset: u32, as_of: u64) -> Operation<PortRange> {
+    Operation::Release { value: port(offset), as_of, oldest: as_of, store: 7 }
 }
 
 impl Parts {
@@ -62,7 +67,7 @@ fn the_grace_of_an_allocation_begins_with_its_request() {
     let use_until = SENT + GRACE;
     assert_eq!(
         parts.ended(),
-        [(caller(0), Outcome::Allocated { values: vec![port(5)], revision: 31, store: 0, use_until })]
+        [(caller(0), Outcome::Allocated { values: vec![port(5)], revision: 31, store: 7, use_until })]
     );
     assert!(parts.protection.is_handed_out(5) && parts.queue.is_empty());
 }
@@ -78,7 +83,7 @@ fn an_allocation_whose_answer_comes_late_is_released_and_tried_again() {
     assert!(!parts.protection.is_handed_out(5));
     let waiting = parts.waiting();
     let operations: Vec<_> = waiting.iter().map(|one| (one.submitter, one.operation.clone())).collect();
-    assert_eq!(operations, [(caller(0), take(5)), (Submitter::Own, release(5, 31))]);
+    assert_eq!(operations, [(caller(0), take(5)), (Submitter::Own, own_release(5, 31))]);
     assert!(waiting[0].was_unknown, "it may find its own value in use");
 }
 
@@ -89,7 +94,7 @@ fn a_value_that_nobody_waits_for_any_more_is_released() {
     parts.written(batch, Duration::ZERO);
     assert!(parts.ended().is_empty() && !parts.protection.is_handed_out(5));
     let waiting = parts.waiting();
-    assert_eq!((waiting.len(), waiting[0].submitter, &waiting[0].operation), (1, Submitter::Own, &release(5, 31)));
+    assert_eq!((waiting.len(), waiting[0].submitter, &waiting[0].operation), (1, Submitter::Own, &own_release(5, 31)));
 }
 
 #[test]
@@ -150,7 +155,7 @@ fn a_recreated_range_gets_back_what_was_handed_out() {
         assert_eq!((waiting.len(), waiting[0].submitter), (1, Submitter::Own));
         assert_eq!(waiting[0].operation, repair(30, &[5], &[], ServiceList::Elsewhere));
     }
-    let unknown = History::new(range(), Strategy::Contiguous, Limits::default());
+    let unknown = History::new(range(), Strategy::Contiguous, Limits::default(), 7);
     parts.protection.recreated();
     restore_lost(&unknown, &mut parts.protection, &mut parts.queue);
     assert!(parts.queue.is_empty(), "the range has to be there first");

@@ -11,7 +11,7 @@ struct Known {
 
 /// A read has found the key in its third version, with offset 1 in use.
 fn known() -> Known {
-    let history = History::new(range(), Strategy::Contiguous, Limits::default());
+    let history = History::new(range(), Strategy::Contiguous, Limits::default(), 7);
     let mut known = Known { history, protection: protection() };
     assert_eq!(known.read(30, Some((state(3), &[1]))), (true, Adopted::First));
     known
@@ -137,7 +137,7 @@ fn a_key_that_contradicts_what_is_known_is_of_another_store() {
     ] {
         let mut known = known();
         assert_eq!(known.read(40, Some((key, &used))).0, is_same, "{key:?} with {used:?}");
-        assert_eq!(known.history.store(), u32::from(!is_same), "{key:?} with {used:?}");
+        assert_eq!(known.history.store(), 8 + u32::from(!is_same), "{key:?} with {used:?}");
         assert_eq!(known.used(), used, "the answer is believed");
     }
 }
@@ -150,6 +150,6 @@ fn passes_are_accepted_only_from_this_store() {
     assert_eq!(known.history.accept_pass(30), 30);
     // The store is restored from a backup.
     assert!(!known.read(25, Some((state(2), &[3]))).0);
-    assert_eq!((known.history.store(), known.history.is_own_view(30)), (1, false));
+    assert_eq!((known.history.store(), known.history.is_own_view(30)), (9, false));
     assert_eq!(known.history.accept_pass(30), UNKNOWN_REVISION);
 }

@@ -23,7 +23,7 @@ impl World {
             // In the store in which it was written it is set again: the key was deleted, and with it the value of a
             // Service.
             let store = self.servers[sent.server].committer.known().store;
-            let is_written = |(at, known): (u64, u32)| at < sent.at.0 && known < store;
+            let is_written = |(at, known): (u64, u32)| at < sent.at.0 && known != store;
             if let Some(claim) = own.next_back().filter(|claim| claim.known_written.is_some_and(is_written)) {
                 let message = format!("server {} sets {claim:?} again, whose Service is written", sent.server);
                 return self.fail(Invariant::I17, message);
