@@ -326,6 +326,7 @@ impl World {
             Event::Release { server, incarnation, release } if self.is_alive(server, incarnation) => {
                 self.release(server, release);
             }
+            Event::Release { server, release, .. } if !self.calm => self.release_after_start(server, release),
             Event::Pass(server) => self.pass(server),
             Event::Fence { server, incarnation, epoch, is_answered } => {
                 self.write_fence(server, incarnation, epoch, is_answered);

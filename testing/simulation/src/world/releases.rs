@@ -79,11 +79,24 @@ impl World {
         }
     }
 
+    /// The process of a release has ended. The server had kept the release, and carries it out once it has started.
+    pub(super) fn release_after_start(&mut self, server: usize, release: Release) {
+        if release.rule == Rule::Service {
+            let incarnation = self.servers[server].incarnation;
+            self.after(2 * self.interval, Event::Release { server, incarnation, release });
+        }
+    }
+
     /// A server submits a release.
     pub(super) fn release(&mut self, server: usize, release: Release) {
-        let Release { offset, as_of, oldest, origin: Origin { epoch, .. }, rule, .. } = release;
+        let Release { offset, as_of, oldest, origin: Origin { epoch, store }, rule, .. } = release;
         let submitted = self.local(server);
-        self.servers[server].rights.push(Right { offset, as_of, oldest, epoch, submitted });
+        let one = &mut self.servers[server];
+        // A release that names another store has no right: it was another committer's, or the one before a restore, or
+        // nobody knew which one it was.
+        if store == 0 || store == one.committer.known().store && one.has_answer {
+            one.rights.push(Right { offset, as_of, oldest, epoch, submitted });
+        }
         match rule {
             Rule::Service => self.submit_release(server, release, (as_of, oldest)),
             Rule::Known => {
