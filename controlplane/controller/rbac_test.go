@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -103,6 +104,22 @@ func awaitRights(t *testing.T, client kubernetes.Interface, account string, obje
 	}
 }
 
+// awaitWrites waits until a key was written count times from now on.
+func awaitWrites(t *testing.T, etcd *clientv3.Client, key string, count int) error {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	writes := 0
+	for answer := range etcd.Watch(ctx, key, clientv3.WithFilterDelete()) {
+		if err := answer.Err(); err != nil {
+			return err
+		}
+		if writes += len(answer.Events); writes >= count {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s was written %d times in %v", key, writes, patience)
+}
+
 // TestLeastPrivilege runs the controller with the rights of deploy/base: on a damaged
 // cluster it comes up, repairs, reports it in Events, and stops, and nothing is refused.
 func TestLeastPrivilege(t *testing.T) {
@@ -163,7 +180,9 @@ func TestLeastPrivilege(t *testing.T) {
 	for end := time.Now().Add(patience); err != nil && time.Now().Before(end); err = there() {
 		time.Sleep(50 * time.Millisecond)
 	}
-	time.Sleep(2 * time.Second) // a few more rounds
+	if err == nil {
+		err = awaitWrites(t, etcd.Client(), "/registry/masterleases/192.0.2.10", 2) // one in each turn
+	}
 	cancel()
 	if err := errors.Join(err, <-ended); err != nil {
 		t.Error(err)
