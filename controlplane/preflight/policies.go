@@ -102,7 +102,8 @@ func (p *preflight) checkPolicy(name string, one policy) bool {
 	case starts:
 		c.Message += fmt.Sprintf(". If it refuses the first repair pass of kube-apiserver %v, the server is never ready (kubernetes#137356).", p.To)
 	case setsReady:
-		c.Message += fmt.Sprintf(". If it refuses the condition Ready of ServiceCIDR %s, new Services get no ClusterIP.", clusterstate.DefaultServiceCIDR)
+		c.Level = Surprise
+		c.Message += fmt.Sprintf(". If it refuses the condition Ready of ServiceCIDR %s, that is missing. New Services get ClusterIPs nevertheless.", clusterstate.DefaultServiceCIDR)
 	case p.unreadable(recordKinds...) != "":
 		c.Level = Unknown
 		c.Message += ". Whether the first repair pass makes such a write is unknown: " + p.unreadable(recordKinds...) + "."

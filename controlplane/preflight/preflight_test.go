@@ -349,11 +349,11 @@ func TestChecks(t *testing.T) {
 			migrates,
 		}},
 		{"webhook of the status", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) { c.webhook(webhook("servicecidrs/status")) },
-			[]string{must + "Webhooks: updates of servicecidrs/status. kube-apiserver 1.33 sets the condition Ready of ServiceCIDR kubernetes, and calls", migrates}},
+			[]string{surprise + "Webhooks: updates of servicecidrs/status. kube-apiserver 1.33 sets the condition Ready of ServiceCIDR kubernetes, and calls", migrates}},
 		{"webhook of the status, which is not set", objects("v1.35.4"), "1.36", flag, func(c cluster) {
 			c.ServiceCIDRs[0].Status.Conditions = nil
 			c.webhook(webhook("*/status"))
-		}, []string{must + "Webhooks: kube-apiserver 1.36 sets the condition Ready"}},
+		}, []string{surprise + "Webhooks: kube-apiserver 1.36 sets the condition Ready"}},
 		{"webhook of the status that may fail", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) {
 			h, ignore := webhook("servicecidrs/status"), admissionv1.Ignore
 			h.FailurePolicy = &ignore
@@ -406,7 +406,7 @@ func TestChecks(t *testing.T) {
 		{"policy of the status", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) {
 			c.policy(nil, admissionv1.Deny)
 			c.Upgrade.ValidatingPolicies[0].Spec.MatchConstraints.ResourceRules = rulesOf("servicecidrs/status")
-		}, []string{must + "Policies: new Services get no ClusterIP", migrates}},
+		}, []string{surprise + "Policies: New Services get ClusterIPs nevertheless", migrates}},
 		{"policy later", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.policy(nil, admissionv1.Deny) },
 			[]string{surprise + "Policies: only later allocations or releases depend on it"}},
 		{"mutating policies", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) {

@@ -168,8 +168,7 @@ func (p *preflight) effectOf(h *admissionv1.ValidatingWebhook) (webhookEffect, b
 		e.level = Must
 		e.text = fmt.Sprintf("The first repair pass of kube-apiserver %v calls it with failurePolicy Fail: if it refuses or does not answer, the server is never ready (kubernetes#137356).", p.To)
 	case setsReady && fails:
-		e.level = Must
-		e.text = fmt.Sprintf("kube-apiserver %v sets the condition Ready of ServiceCIDR %s, and calls it with failurePolicy Fail: until it answers and admits that, new Services get no ClusterIP.", p.To, clusterstate.DefaultServiceCIDR)
+		e.text = fmt.Sprintf("kube-apiserver %v sets the condition Ready of ServiceCIDR %s, and calls it with failurePolicy Fail: until it answers and admits that, the condition is missing. New Services get ClusterIPs nevertheless.", p.To, clusterstate.DefaultServiceCIDR)
 	case starts:
 		e.text = fmt.Sprintf("The first repair pass of kube-apiserver %v waits for each answer, up to timeoutSeconds.", p.To)
 	case setsReady:

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,10 +12,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 	"github.com/rangekeeper/rangekeeper/controlplane/preflight"
@@ -196,6 +200,67 @@ func TestPreflightWebhooks(t *testing.T) {
 	}
 	if code, _, stderr := run(t, "audit", "--etcd-snapshot", broken); code != exitOK {
 		t.Errorf("an audit reads webhooks: %d, %s", code, stderr)
+	}
+}
+
+// TestReadyRefused has a stock server whose condition Ready of the default ServiceCIDR a webhook refuses: without it
+// new Services get ClusterIPs, so nothing has to be done before an upgrade.
+func TestReadyRefused(t *testing.T) {
+	const cidr = "10.96.0.0/24"
+	etcd := etcdtest.Start(t, "")
+	server := apiservertest.Start(t, apiservertest.Config{Version: apiservertest.Newest, Etcd: etcd.Endpoints(), OwnLoops: true, ServiceClusterIPRange: cidr})
+	client := kubernetes.NewForConfigOrDie(server.RESTConfig(apiservertest.Admin))
+	awaitLoops(t, client)
+	url, second, none := "https://127.0.0.1:1/", int32(1), admissionv1.SideEffectClassNone
+	_, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(), &admissionv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "refuses"},
+		Webhooks: []admissionv1.ValidatingWebhook{{
+			Name: "status.example.com", ClientConfig: admissionv1.WebhookClientConfig{URL: &url}, TimeoutSeconds: &second, SideEffects: &none,
+			AdmissionReviewVersions: []string{"v1"},
+			Rules: []admissionv1.RuleWithOperations{{
+				Operations: []admissionv1.OperationType{admissionv1.Update},
+				Rule:       admissionv1.Rule{APIGroups: []string{"networking.k8s.io"}, APIVersions: []string{"*"}, Resources: []string{"servicecidrs/status"}},
+			}},
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := (&networkingv1.ServiceCIDR{
+		ObjectMeta: metav1.ObjectMeta{Name: clusterstate.DefaultServiceCIDR, UID: "default"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{cidr}},
+	}).Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := etcd.Client().Put(t.Context(), "/registry/servicecidrs/kubernetes", string(inEnvelopeOf(t, "networking.k8s.io/v1", "ServiceCIDR", raw))); err != nil {
+		t.Fatal(err)
+	}
+	server.Restart()
+	eventually(t, func() error {
+		events, err := client.EventsV1().Events("").List(t.Context(), metav1.ListOptions{})
+		if err == nil && !slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool { return e.Reason == "KubernetesDefaultServiceCIDRError" }) {
+			err = errors.New("the condition is not refused")
+		}
+		return err
+	})
+	eventually(t, func() error { // it may not have read its ServiceCIDR before
+		service, err := client.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+		}, metav1.CreateOptions{})
+		if err == nil && !strings.HasPrefix(service.Spec.ClusterIP, "10.96.0.") {
+			t.Errorf("the ClusterIP is %q", service.Spec.ClusterIP)
+		}
+		return err
+	})
+	stored, err := client.NetworkingV1().ServiceCIDRs().Get(t.Context(), clusterstate.DefaultServiceCIDR, metav1.GetOptions{})
+	if err != nil || len(stored.Status.Conditions) > 0 {
+		t.Errorf("%+v, %v", stored.Status, err)
+	}
+	targets := preflight.Targets()
+	_, stdout, stderr := run(t, "preflight", "--to", targets[len(targets)-1], "--endpoints", etcd.Endpoints()[0], "--service-cluster-ip-range", cidr, "-o", "json")
+	var report preflight.Report
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil || !slices.Contains(namesOf(report, preflight.Surprise), "Webhooks") {
+		t.Errorf("%v, %s%s", err, stdout, stderr)
 	}
 }
 
