@@ -34,8 +34,9 @@ LINTED := $(if $(shell command -v clippy-driver),RUSTC_WORKSPACE_WRAPPER=clippy-
 # get other features: with STEPS=apart it is the same one everywhere.
 CRATES := rangekeeper rangekeeper-bootstrap rangekeeper-ffi rangekeeper-simulation
 EXAMPLES := axum-rs etcd-rs ledger-rs rangekeeper-ledger-stores sqlite-rs
-RUST_EXAMPLES := --locked --features rangekeeper/bitvec,rangekeeper/ledger $(addprefix -p ,$(CRATES) $(EXAMPLES))
-RUST_TESTS := $(if $(STEPS),$(RUST_EXAMPLES),--locked --features rangekeeper/bitvec,rangekeeper/ledger $(addprefix -p ,$(CRATES)))
+RUST_FLAGS := --locked --features rangekeeper/bitvec,rangekeeper/ledger
+RUST_EXAMPLES := $(RUST_FLAGS) $(addprefix -p ,$(CRATES) $(EXAMPLES))
+RUST_TESTS := $(RUST_FLAGS) $(addprefix -p ,$(CRATES) $(if $(STEPS),$(EXAMPLES)))
 # Flags of go test. `make check` and `make lint` run go vet, which has to analyse all that a package imports. They do
 # so for the back end in C, as the core in Go is large.
 # On a busy machine what takes a minute or two elsewhere takes long.

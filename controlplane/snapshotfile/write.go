@@ -96,11 +96,11 @@ func WriteRepaired(ctx context.Context, src, dst string, newValues map[string][]
 	}
 	err = f.guard(func() error {
 		if len(newValues) > 0 {
-			if err := put(out.Path(), revision, newValues, old); err != nil {
+			if err := put(out.Name(), revision, newValues, old); err != nil {
 				return err
 			}
 		}
-		return cutAfterLastPage(out.Path())
+		return cutAfterLastPage(out.Name())
 	})
 	if err != nil {
 		return Written{}, fmt.Errorf("write %s: %w", dst, err)

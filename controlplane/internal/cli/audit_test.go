@@ -150,6 +150,17 @@ func TestFullRange(t *testing.T) {
 	}
 }
 
+// watchAudit runs `audit --watch -o json` on an etcd until ctx is done, and returns what it prints and its exit code.
+func watchAudit(ctx context.Context, etcd ...string) (printed io.Reader, code <-chan int) {
+	read, write := io.Pipe()
+	ended := make(chan int, 1)
+	go func() {
+		ended <- program.Run(ctx, append([]string{"audit", "--watch", "--interval", "1s", "-o", "json"}, etcd...), write, io.Discard)
+		write.Close()
+	}()
+	return read, ended
+}
+
 // TestWatchOfAudit follows a cluster whose faults change, while an API server writes its lease again and again.
 func TestWatchOfAudit(t *testing.T) {
 	t.Parallel() // beside those that wait
@@ -181,13 +192,8 @@ func TestWatchOfAudit(t *testing.T) {
 			time.Sleep(300 * time.Millisecond)
 		}
 	}()
-	read, write := io.Pipe()
-	code := make(chan int, 1)
-	go func() {
-		code <- program.Run(ctx, with("audit", "--watch", "--interval", "1s", "-o", "json"), write, io.Discard)
-		write.Close()
-	}()
-	documents := bufio.NewReader(read)
+	printed, code := watchAudit(ctx, etcd...)
+	documents := bufio.NewReader(printed)
 	for leaks := range 3 {
 		var report audit.Report
 		line, err := documents.ReadBytes('\n')

@@ -257,13 +257,8 @@ func TestRestoredMeanwhile(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	read, write := io.Pipe()
-	ended := make(chan int, 1)
-	go func() {
-		ended <- program.Run(ctx, on("audit", "--watch", "--interval", "1s", "-o", "json"), write, io.Discard)
-		write.Close()
-	}()
-	documents := json.NewDecoder(read)
+	printed, ended := watchAudit(ctx, on()...)
+	documents := json.NewDecoder(printed)
 	for leaks := 1; leaks <= 2; leaks++ {
 		var report audit.Report
 		if err := documents.Decode(&report); err != nil || len(report.Leaks) != leaks {

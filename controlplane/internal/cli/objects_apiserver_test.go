@@ -41,20 +41,19 @@ func TestFaultyObjectsOnAServer(t *testing.T) {
 		}
 	}
 	long := metav1.NewTime(time.Now().Add(-time.Hour))
-	object := func(name, managedBy string, parent *networkingv1.ParentReference) {
+	object := func(name, managedBy string) {
 		t.Helper()
 		raw, err := (&networkingv1.IPAddress{
 			ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: long, Labels: map[string]string{
 				networkingv1.LabelManagedBy: managedBy, networkingv1.LabelIPAddressFamily: "IPv4",
 			}},
-			Spec: networkingv1.IPAddressSpec{ParentRef: parent},
+			Spec: networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: "default", Name: "gone"}},
 		}).Marshal()
 		if err != nil {
 			t.Fatal(err)
 		}
 		put("/registry/ipaddresses/"+name, inEnvelopeOf(t, "networking.k8s.io/v1", "IPAddress", raw))
 	}
-	gone := &networkingv1.ParentReference{Resource: "services", Namespace: "default", Name: "gone"}
 	found := func() (all []string) {
 		for _, f := range runJSON[audit.Report](t, exitFound, "audit", "--endpoints", etcd.Endpoints()[0]).Findings {
 			all = append(all, f.Reason+" "+f.Value)
@@ -81,8 +80,8 @@ func TestFaultyObjectsOnAServer(t *testing.T) {
 	}
 	put("/registry/services/specs/default/odd", inEnvelopeOf(t, "v1", "Service", odd))
 	wait("odd gets no object", func() bool { return exists("10.96.0.50") })
-	object("010.96.0.60", "ipallocator.k8s.io", gone)
-	object("010.96.0.61", "someone", gone)
+	object("010.96.0.60", "ipallocator.k8s.io")
+	object("010.96.0.61", "someone")
 	wait("the object of odd stays", func() bool { return !exists("10.96.0.50") })
 	wait("the allocator's object stays", func() bool { return !exists("010.96.0.60") })
 	want := []string{"ClusterIPNotAllocated 10.96.0.50", "ClusterIPNotCanonical 010.96.0.50", "IPAddressNotCanonical 010.96.0.61"}

@@ -3,7 +3,6 @@ package cli
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -86,11 +85,9 @@ answer, a line on stderr says so within seconds.
 			}
 			for _, change := range changes {
 				if *format == screen.FormatJSON {
-					line, err := json.Marshal(change)
-					if err != nil {
+					if err := screen.WriteOneOf(out, change, *format); err != nil {
 						return err
 					}
-					fmt.Fprintf(out, "%s\n", line)
 				} else {
 					fmt.Fprintln(out, change.Type, change.Value, "revision", change.Revision)
 				}

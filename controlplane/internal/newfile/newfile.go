@@ -52,14 +52,14 @@ func (t Target) Check() error {
 func (t Target) Publish(written *Temporary) error { return t.publish(link, written) }
 
 func (t Target) publish(link func(file, name string) error, written *Temporary) error {
-	if link(written.path, t.Path) != nil {
+	if link(written.Name(), t.Path) != nil {
 		if err := t.Check(); err != nil {
 			return err
 		}
-		name := written.path
+		name := written.Name()
 		if !written.isNamed {
 			name = filepath.Join(filepath.Dir(t.Path), ".rangekeeper-"+rand.Text())
-			if err := link(written.path, name); err != nil {
+			if err := link(written.Name(), name); err != nil {
 				return fmt.Errorf("write %s: %w", t.Path, err)
 			}
 		}

@@ -92,7 +92,7 @@ func temporary(t *testing.T, dir string, isNamed bool) *Temporary {
 		written.Remove()
 		var file *os.File
 		if file, err = os.CreateTemp(dir, "named"); err == nil {
-			written = &Temporary{file, file.Name(), true}
+			written = &Temporary{file, true}
 		}
 	}
 	if err != nil {

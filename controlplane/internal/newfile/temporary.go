@@ -2,11 +2,10 @@ package newfile
 
 import "os"
 
-// Temporary is a file that becomes another one when it is published.
+// Temporary is a file that becomes another one when it is published. As long as it is open, its Name opens it a second
+// time.
 type Temporary struct {
 	*os.File
-	// path opens the file as long as it is open.
-	path string
 	// isNamed is set where the file has a name in its directory, and a process that is killed leaves it.
 	isNamed bool
 }
@@ -21,16 +20,13 @@ func Create(dir string) (*Temporary, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Temporary{file, file.Name(), true}, nil
+	return &Temporary{file, true}, nil
 }
-
-// Path opens the file a second time, as long as it is open.
-func (t *Temporary) Path() string { return t.path }
 
 // Remove closes the file, and removes it if it was not published.
 func (t *Temporary) Remove() {
 	t.Close()
 	if t.isNamed {
-		os.Remove(t.path) // a second name of the target by then, or none
+		os.Remove(t.Name()) // a second name of the target by then, or none
 	}
 }

@@ -17,7 +17,7 @@ func createNameless(dir string) (*Temporary, error) {
 		unix.Close(fd)
 		return nil, err
 	}
-	return &Temporary{os.NewFile(uintptr(fd), path), path, false}, nil
+	return &Temporary{os.NewFile(uintptr(fd), path), false}, nil
 }
 
 // link gives a file one more name, also one that has none.
