@@ -7,9 +7,11 @@ package ledgerstorage
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,15 +24,16 @@ import (
 	"github.com/rangekeeper/rangekeeper/go-bindings/ledgerstore"
 )
 
-// Object is an object of a storage.Interface with a ledger in one of its fields: a [ledgerstore.Store]. The resource
-// version is the token. The object is created if it is missing; its other fields stay as they are, but for
-// [ledgerobject.ReplacedAnnotation], with which each write changes the object: a storage does not write what does not
-// change.
+// Object is an object of a storage.Interface with a ledger in one of its fields: a [ledgerstore.Store]. The token is
+// the object's UID, if it has one, its resource version, and [ledgerobject.ReplacedAnnotation], which here has the
+// resource version that the last write replaced and a random number of that write. So each write changes the object,
+// without which a storage would not write it, and two histories of a storage that was restored from a backup have no
+// token in common. The object is created if it is missing; its other fields stay as they are.
 //
-// An object has one ledger. End all programs that write the object before it is deleted, or the storage is restored
-// from a backup. A program that has read a ledger refuses an object that has none, and every program refuses one whose
-// field is empty though it was written. No request is repeated between an API server and its etcd, so a refused write
-// was never carried out.
+// An object has one ledger. End all programs that write the object before it is deleted. What was allocated after a
+// backup is free again once it is restored. A program that has read a ledger refuses an object that has none, and every
+// program refuses one whose field is empty though it was written. No request is repeated between an API server and its
+// etcd, so a refused write was never carried out.
 type Object struct {
 	// Storage must read what was written last: without a watch cache, or with one that does.
 	Storage storage.Interface
@@ -91,9 +94,14 @@ func (o Object) Get(ctx context.Context) (value, token []byte, err error) {
 	return value, token, err
 }
 
+// token returns the token of an object. The resource version alone would be none: after a restore another object may
+// have it, in another history.
 func (o Object) token(object runtime.Object) ([]byte, error) {
-	version, err := o.Storage.Versioner().ObjectResourceVersion(object)
-	return strconv.AppendUint(nil, version, 10), err
+	about, err := meta.Accessor(object)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.Key, err)
+	}
+	return fmt.Appendf(nil, "%s %s %s", about.GetResourceVersion(), about.GetUID(), about.GetAnnotations()[ledgerobject.ReplacedAnnotation]), nil
 }
 
 // Put implements ledgerstore.Store.
@@ -101,7 +109,7 @@ func (o Object) Put(ctx context.Context, value, token []byte) (newToken []byte, 
 	stored := o.New()
 	if token == nil {
 		var object runtime.Object
-		if object, err = o.written(o.New(), value, nil); err != nil {
+		if object, err = o.written(o.New(), value); err != nil {
 			return nil, err
 		}
 		err = o.Storage.Create(ctx, o.Key, object, stored, 0)
@@ -131,11 +139,11 @@ func (o Object) replace(object runtime.Object, ledger, token []byte) (runtime.Ob
 	if !bytes.Equal(now, token) {
 		return nil, ledgerstore.ErrChanged
 	}
-	return o.written(object, ledger, token)
+	return o.written(object, ledger)
 }
 
-// written returns the object with another ledger, which replaces that with this token.
-func (o Object) written(object runtime.Object, ledger, token []byte) (runtime.Object, error) {
+// written returns the object with another ledger.
+func (o Object) written(object runtime.Object, ledger []byte) (runtime.Object, error) {
 	about, err := meta.Accessor(object)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Key, err)
@@ -144,7 +152,7 @@ func (o Object) written(object runtime.Object, ledger, token []byte) (runtime.Ob
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[ledgerobject.ReplacedAnnotation] = string(token)
+	annotations[ledgerobject.ReplacedAnnotation] = cmp.Or(about.GetResourceVersion(), "0") + " " + strconv.FormatUint(rand.Uint64(), 36)
 	about.SetAnnotations(annotations)
 	o.SetLedger(object, ledger)
 	return object, nil

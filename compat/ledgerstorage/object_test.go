@@ -75,6 +75,42 @@ func TestOtherFields(t *testing.T) {
 	}
 }
 
+// TestOtherHistory has two storages that reach one resource version with different ledgers, as one that is restored
+// from a backup does: neither takes the token of the other.
+func TestOtherHistory(t *testing.T) {
+	ctx := t.Context()
+	var stores [2]ledgerstore.Store
+	var tokens [2][]byte
+	var versions [2]string
+	for i := range stores {
+		objects := open(t)
+		stores[i] = ConfigMap(objects, "/configmaps/kube-system/vnis", "kube-system", "vnis")
+		first, err := stores[i].Put(ctx, []byte("before"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tokens[i], err = stores[i].Put(ctx, []byte{byte(i)}, first); err != nil {
+			t.Fatal(err)
+		}
+		var stored corev1.ConfigMap
+		if err := objects.Get(ctx, "/configmaps/kube-system/vnis", storage.GetOptions{}, &stored); err != nil {
+			t.Fatal(err)
+		}
+		versions[i] = stored.ResourceVersion
+	}
+	if versions[0] != versions[1] {
+		t.Fatalf("the objects have the resource versions %s and %s", versions[0], versions[1])
+	}
+	for i := range stores {
+		if _, err := stores[i].Put(ctx, []byte("late"), tokens[1-i]); err != ledgerstore.ErrChanged {
+			t.Errorf("put with the token of the other history: %v", err)
+		}
+		if value, token, err := stores[i].Get(ctx); !bytes.Equal(value, []byte{byte(i)}) || !bytes.Equal(token, tokens[i]) || err != nil {
+			t.Errorf("%q, %q instead of %q, %v", value, token, tokens[i], err)
+		}
+	}
+}
+
 // TestTooLarge puts values that etcd refuses, and that its client does not send.
 func TestTooLarge(t *testing.T) {
 	store := ConfigMap(open(t), "/configmaps/kube-system/vnis", "kube-system", "vnis")
