@@ -11,6 +11,9 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/rest"
 	svctest "k8s.io/kubernetes/pkg/api/service/testing"
 	api "k8s.io/kubernetes/pkg/apis/core"
 )
@@ -118,15 +121,33 @@ func TestFullAfterARestore(t *testing.T) {
 	checkRetry(t, err, http.StatusServiceUnavailable, "range is full", "etcd was restored under this server")
 }
 
-// TestAway creates a Service whose write has no answer. Clients must not try again by themselves.
+// TestAway creates and deletes a Service whose write has no answer. Clients must not try again by themselves.
 func TestAway(t *testing.T) {
-	c := start(t, nil)
-	// The etcd client may wait for a connection.
-	ctx, cancel := context.WithTimeout(request(t), 10*time.Second)
-	defer cancel()
-	_, err := c.create(ctx, svctest.MakeService("a"), func(*api.Service) { c.proxy.close() })
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) || status.Status().Code != http.StatusGatewayTimeout || status.Status().Details.RetryAfterSeconds != 0 {
-		t.Errorf("error %v, want 504 without Retry-After", err)
+	for name, change := range map[string]func(context.Context, *cluster, rest.ValidateObjectFunc) error{
+		"written": func(ctx context.Context, c *cluster, away rest.ValidateObjectFunc) error {
+			_, err := c.Create(ctx, svctest.MakeService("b"), away, &metav1.CreateOptions{})
+			return err
+		},
+		"deleted": func(ctx context.Context, c *cluster, away rest.ValidateObjectFunc) error {
+			_, _, err := c.Delete(ctx, "a", away, &metav1.DeleteOptions{})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := start(t, nil)
+			must(c.create(request(t), svctest.MakeService("a"), nil))
+			// The etcd client may wait for a connection.
+			ctx, cancel := context.WithTimeout(request(t), 10*time.Second)
+			defer cancel()
+			err := change(ctx, c, func(context.Context, runtime.Object) error {
+				c.proxy.close()
+				return nil
+			})
+			var status apierrors.APIStatus
+			if !errors.As(err, &status) || status.Status().Code != http.StatusGatewayTimeout || status.Status().Details.RetryAfterSeconds != 0 ||
+				!strings.Contains(err.Error(), "may have been "+name) {
+				t.Errorf("error %v, want 504 without Retry-After, and that the Service may have been %s", err, name)
+			}
+		})
 	}
 }

@@ -69,5 +69,5 @@ func (c *creation) Create(ctx context.Context, key string, obj, out runtime.Obje
 	if err == nil {
 		c.request.written()
 	}
-	return explainWrite(err)
+	return written.explain(err)
 }

@@ -28,8 +28,8 @@ func (s *services) followDeletions(r *REST, status *genericregistry.Store) {
 			owner := ownerOf(service, asOf, asOf)
 			var q *request
 			if found, ok := s.deleting.LoadAndDelete(service); ok {
-				deleted := found.(deletion)
-				q, owner.Oldest = deleted.request, deleted.before
+				followed := found.(deletion)
+				q, owner.Oldest = followed.request, followed.before
 			} else { // another client has deleted the Service, and this object is from before that
 				q, owner.Late = r.newRequest(), true
 			}
@@ -50,13 +50,13 @@ type deletion struct {
 // Delete deletes without the watch cache. Like the cache it begins with the object in it, if that is of the same etcd.
 func (s *services) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
 	validate storage.ValidateObjectFunc, _ runtime.Object, options storage.DeleteOptions) error {
-	deleted := deletion{request: s.newRequest()}
-	deleting, cancel := uncancelled(withConditions(ctx, deleted.request))
+	following := deletion{request: s.newRequest()}
+	deleting, cancel := uncancelled(withConditions(ctx, following.request))
 	defer cancel()
 	err := s.raw.Delete(deleting, key, out, preconditions, func(_ context.Context, obj runtime.Object) error {
 		// The storage deletes the object that it validated last.
 		if service, ok := obj.(*api.Service); ok {
-			deleted.before = revisionOf(service)
+			following.before = revisionOf(service)
 		}
 		err := validate(ctx, obj)
 		if err == nil {
@@ -65,9 +65,9 @@ func (s *services) Delete(ctx context.Context, key string, out runtime.Object, p
 		return err
 	}, s.cached(ctx, key), options)
 	if service, ok := out.(*api.Service); ok && err == nil {
-		s.deleting.Store(service, deleted)
+		s.deleting.Store(service, following)
 	}
-	return err
+	return deleted.explain(err)
 }
 
 // revisionOf returns the revision of a Service from etcd; 0 if it has none. As of 0 nothing has an owner.

@@ -55,19 +55,27 @@ func (q *request) explain(err error) error {
 	return err
 }
 
-// explainWrite returns the error of a write of a Service. Errors that already are answers of an API server stay as they
-// are. Without an answer of etcd the Service may have been written, so clients are not told to try again: one that did
-// so by itself would create a second Service of a generated name.
-func explainWrite(err error) error {
+// A change is what a write does with a Service, in the words of its errors.
+type change struct{ verb, participle string }
+
+var (
+	written = change{"write", "written"}
+	deleted = change{"delete", "deleted"}
+)
+
+// explain returns the error of a write of a Service. Errors that already are answers of an API server stay as they are.
+// Without an answer of etcd the Service may have been changed, so clients are not told to try again: one that did so by
+// itself would create a second Service of a generated name.
+func (c change) explain(err error) error {
 	var answer apierrors.APIStatus
 	if err == nil || errors.As(err, &answer) {
 		return err
 	}
 	switch code := codeOf(err); {
 	case isNoSpace(err), errors.Is(err, rpctypes.ErrTooManyRequests):
-		return failed("failed to write the Service", err)
+		return failed(fmt.Sprintf("failed to %s the Service", c.verb), err)
 	case errors.Is(err, context.DeadlineExceeded), code == codes.Unavailable, code == codes.DeadlineExceeded:
-		return apierrors.NewTimeoutError(fmt.Sprintf("the Service may have been written, as etcd did not answer: %v", err), 0)
+		return apierrors.NewTimeoutError(fmt.Sprintf("the Service may have been %s, as etcd did not answer: %v", c.participle, err), 0)
 	}
 	return err
 }

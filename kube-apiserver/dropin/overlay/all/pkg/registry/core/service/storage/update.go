@@ -116,5 +116,5 @@ func (u *update) GuaranteedUpdate(ctx context.Context, key string, destination r
 	case isRefusal(err):
 		u.undo(ctx)
 	}
-	return explainWrite(err)
+	return written.explain(err)
 }
