@@ -388,7 +388,7 @@ func (c *Controller) servesIPAddresses(ctx context.Context) (bool, error) {
 func (c *Controller) repair(ctx context.Context, of repaircontroller.Controller) error {
 	result, err := c.repairers[of.Name].Pass(ctx)
 	if err != nil {
-		return fmt.Errorf("%w%s", err, clusterstate.KineHint(err.Error()))
+		return err
 	}
 	c.reportReplaced(ctx, of, &result)
 	c.reportKept(ctx, of, result)

@@ -123,6 +123,7 @@ func unwritten(err error) error {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		return fmt.Errorf("%w: %w", ErrRestored, err)
 	case isRefusal(err):
+		err, _ = ExplainKine(err)
 		return fmt.Errorf("%w: %w", rangekeeper.ErrRefused, err)
 	case errors.Is(err, context.Canceled): // nobody waits for it
 		return err

@@ -235,6 +235,7 @@ func (d *driver) perform(ctx context.Context, step rangekeeper.Step) {
 		return
 	case isRefusal(err):
 		d.counters.refused.Add(1)
+		err, _ = ExplainKine(err)
 		d.committer().Refused(now, err.Error())
 		return
 	default:

@@ -2,8 +2,9 @@ package cli
 
 import (
 	"database/sql"
+	"errors"
+	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -19,9 +20,8 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
-	"github.com/rangekeeper/rangekeeper/controlplane/internal/child"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
-	"github.com/rangekeeper/rangekeeper/controlplane/internal/project"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 	"github.com/rangekeeper/rangekeeper/go-bindings/ledgerstore"
 	"github.com/rangekeeper/rangekeeper/go-bindings/ledgerstore/ledgerstoretest"
@@ -141,21 +141,10 @@ func openSQLite(t *testing.T, file string) *sql.DB {
 }
 
 // TestKine runs a stock kube-apiserver on kine, damages the cluster, and reads it at kine's socket and in kine's
-// database, which must agree. kine refuses all that the command would write. testing/kine.sh builds kine.
+// database, which must agree. kine refuses all that the command would write.
 func TestKine(t *testing.T) {
-	program := project.Path("bin", "kine")
-	if _, err := os.Stat(program); err != nil {
-		t.Skip("kine is not built:", err)
-	}
-	dir := t.TempDir()
-	database, endpoint := filepath.Join(dir, "state.db"), "unix://"+filepath.Join(dir, "kine.sock")
-	command := exec.Command(program, "--listen-address", endpoint, "--endpoint",
-		"sqlite://"+database+"?_journal_mode=WAL&_busy_timeout=30000&_txlock=immediate", "--metrics-bind-address=0")
-	kine, err := child.Start(command)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(kine.Kill)
+	kine := etcdtest.StartKine(t)
+	endpoint, database := kine.Endpoint, kine.Database
 	client, err := clusterstate.Connect(t.Context(), clusterstate.ConnectOptions{Endpoints: []string{endpoint}, DialTimeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
@@ -245,11 +234,16 @@ func TestKine(t *testing.T) {
 	for _, args := range [][]string{{"repair", "--apply"}, {"allocate", "servicenodeports"}, {"release", "servicenodeports", "30099"}} {
 		runFails(t, exitInput, []string{endpoint, "unsupported operations in txn request", "kine", "nothing of it was written"}, append(args, "--endpoints", endpoint)...)
 	}
+	plan := filepath.Join(t.TempDir(), "plan.json")
+	runFails(t, exitInput, []string{endpoint, "kine", "no plan"}, "repair", "--plan-to", plan, "--endpoints", endpoint)
+	if _, err := os.Stat(plan); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("a plan that kine refuses was written", err)
+	}
 	if got := runOK(t, "init", "servicenodeports", "30000-32767", "--endpoints", endpoint); !slices.Equal(got, []string{"servicenodeports 30000-32767 unchanged"}) {
 		t.Errorf("%q", got)
 	}
 	runFails(t, exitInput, []string{"30000-32767", "30000-30099"}, "init", "servicenodeports", "30000-30099", "--endpoints", endpoint)
-	for _, args := range [][]string{{"audit"}, {"repair"}, {"repair", "--plan-to", filepath.Join(dir, "plan.json")}, {"preflight", "--to", "1.37"}} {
+	for _, args := range [][]string{{"audit"}, {"repair"}, {"preflight", "--to", "1.37"}} {
 		_, shown, _ := run(t, append(args, "--endpoints", endpoint)...)
 		words := strings.Join(strings.Fields(strings.NewReplacer("\\\n", "", "\n  # ", " ").Replace(shown)), " ")
 		if args[0] != "preflight" && !strings.Contains(words, "; kine refuses all other repairs") || strings.Contains(words, "rangekeeper repair") {
@@ -258,6 +252,19 @@ func TestKine(t *testing.T) {
 	}
 	if after, err := clusterstate.ReadEtcd(ctx, client, clusterstate.Options{}); err != nil || !reflect.DeepEqual(after, online) {
 		t.Error("something was written", err)
+	}
+
+	addresses, err := rangekeeper.ParseCIDR("10.0.0.0/24")
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := etcdstore.Open(etcdstore.Config{Client: client, Key: "/registry/ranges/serviceips", Range: addresses})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close(ctx)
+	if _, err := store.Init(ctx); !errors.Is(err, rangekeeper.ErrRefused) || strings.Count(err.Error(), "the store is kine") != 1 {
+		t.Error(err)
 	}
 
 	// kine keeps ledgers, too.

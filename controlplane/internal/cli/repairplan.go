@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
@@ -32,6 +33,9 @@ func (r *repair) planForReview(ctx context.Context) (*audit.Plan, error) {
 	state, audited, err := r.readRunning(ctx, 0, !r.cleanLeaks, func(*clusterstate.State) error { return nil })
 	if err != nil {
 		return nil, err
+	}
+	if state.Kine {
+		return nil, r.source.Explain(errors.New("the store is kine, which accepts only the transactions of a kube-apiserver, so it would refuse the plan; no plan was written"))
 	}
 	plan, err := audited.Plan()
 	if err != nil {

@@ -51,7 +51,8 @@ func (o *Connection) Named(err error) error {
 type refusedError struct{ err error }
 
 func (e *refusedError) Error() string {
-	text := e.err.Error()
+	err, _ := etcdstore.ExplainKine(e.err)
+	text := err.Error()
 	if before, status, ok := strings.Cut(text, "rpc error: code = "); ok {
 		_, message, _ := strings.Cut(status, " desc = ")
 		text = before + message
@@ -59,7 +60,7 @@ func (e *refusedError) Error() string {
 	if !errors.Is(e.err, rangekeeper.ErrRefused) {
 		text = fmt.Sprintf("%v: %s", rangekeeper.ErrRefused, text)
 	}
-	return text + clusterstate.KineHint(text) + "; nothing of it was written"
+	return text + "; nothing of it was written"
 }
 
 func (e *refusedError) Unwrap() error { return e.err }

@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -32,9 +31,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/controller"
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
-	"github.com/rangekeeper/rangekeeper/controlplane/internal/child"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
-	"github.com/rangekeeper/rangekeeper/controlplane/internal/project"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/tcpproxy"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
@@ -568,18 +565,7 @@ func TestControllerOfReplacedEtcd(t *testing.T) {
 
 // TestControllerOverKine: the first repair fails, and says why.
 func TestControllerOverKine(t *testing.T) {
-	program := project.Path("bin", "kine")
-	if _, err := os.Stat(program); err != nil {
-		t.Skip("kine is not built:", err)
-	}
-	dir := t.TempDir()
-	endpoint := "unix://" + filepath.Join(dir, "kine.sock")
-	kine, err := child.Start(exec.Command(program, "--listen-address", endpoint, "--endpoint",
-		"sqlite://"+filepath.Join(dir, "state.db")+"?_journal_mode=WAL&_busy_timeout=30000&_txlock=immediate", "--metrics-bind-address=0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(kine.Kill)
+	endpoint := etcdtest.StartKine(t).Endpoint
 	client, err := clusterstate.Connect(t.Context(), clusterstate.ConnectOptions{Endpoints: []string{endpoint}, DialTimeout: patience})
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	allocatorstorage "k8s.io/kubernetes/pkg/registry/core/service/allocator/storage"
 	"k8s.io/kubernetes/pkg/registry/core/service/ipallocator"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
 // unavailable returns an error after which clients try again: the store is the cause, not the request.
@@ -25,6 +27,9 @@ func unavailable(message string) *apierrors.StatusError {
 
 // failed returns the error of a request that failed because of the store.
 func failed(what string, cause error) error {
+	if cause, isKine := etcdstore.ExplainKine(cause); isKine {
+		return apierrors.NewInternalError(fmt.Errorf("%s: %w", what, cause))
+	}
 	if !isNoSpace(cause) {
 		return unavailable(fmt.Sprintf("%s: the store did not answer as it should: %v; try again", what, cause))
 	}
@@ -71,8 +76,9 @@ func (c change) explain(err error) error {
 	if err == nil || errors.As(err, &answer) {
 		return err
 	}
+	_, isKine := etcdstore.ExplainKine(err)
 	switch code := codeOf(err); {
-	case isNoSpace(err), errors.Is(err, rpctypes.ErrTooManyRequests):
+	case isKine, isNoSpace(err), errors.Is(err, rpctypes.ErrTooManyRequests):
 		return failed(fmt.Sprintf("failed to %s the Service", c.verb), err)
 	case errors.Is(err, context.DeadlineExceeded), code == codes.Unavailable, code == codes.DeadlineExceeded:
 		return apierrors.NewTimeoutError(fmt.Sprintf("the Service may have been %s, as etcd did not answer: %v", c.participle, err), 0)

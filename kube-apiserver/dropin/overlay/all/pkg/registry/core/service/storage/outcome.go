@@ -9,6 +9,8 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/klog/v2"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
 // isRefusal returns whether the error of a write means that nothing was sent to etcd, or that etcd refused it. "No
@@ -23,6 +25,9 @@ func isRefusal(err error) bool {
 	case storage.IsInternalError(err), errors.Is(err, storage.ErrResourceVersionSetOnCreate):
 		return true
 	case errors.Is(err, rpctypes.ErrRequestTooLarge), errors.Is(err, rpctypes.ErrTooManyRequests):
+		return true
+	}
+	if _, isKine := etcdstore.ExplainKine(err); isKine {
 		return true
 	}
 	// The client refuses requests above 2 MiB (google.golang.org/grpc/stream.go).

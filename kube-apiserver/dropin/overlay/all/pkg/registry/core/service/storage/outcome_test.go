@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/storage"
 )
 
@@ -28,6 +30,7 @@ func TestRefusal(t *testing.T) {
 		{rpctypes.ErrRequestTooLarge, true},
 		{rpctypes.ErrTooManyRequests, true},
 		{fmt.Errorf("write: %w", rpctypes.ErrRequestTooLarge), true},
+		{status.Error(codes.InvalidArgument, "etcdserver: unsupported operations in txn request"), true},
 		{status.Error(codes.ResourceExhausted, "trying to send message larger than max (2098000 vs. 2097152)"), true},
 
 		{storage.NewUnreachableError("a", 0), false},
@@ -43,6 +46,20 @@ func TestRefusal(t *testing.T) {
 	} {
 		if is := isRefusal(c.err); is != c.isRefusal {
 			t.Errorf("%v is a refusal: %v, want %v", c.err, is, c.isRefusal)
+		}
+	}
+}
+
+// TestRefusedByKine: nobody tries again what kine never carries out.
+func TestRefusedByKine(t *testing.T) {
+	refusal := status.Error(codes.InvalidArgument, "etcdserver: unsupported operations in txn request")
+	for want, err := range map[string]error{
+		"failed to write the Service: ":    written.explain(refusal),
+		"failed to delete the Service: ":   deleted.explain(refusal),
+		"failed to allocate a ClusterIP: ": failed("failed to allocate a ClusterIP", refusal),
+	} {
+		if !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "the store is kine") {
+			t.Errorf("%v", err)
 		}
 	}
 }
