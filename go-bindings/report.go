@@ -265,6 +265,14 @@ func (r *Report) Services() uint64 {
 	return count
 }
 
+// RangeAt returns the range with this index; the zero Range for the CIDR of a ServiceCIDR object, or if there is none.
+func (r *Report) RangeAt(index int) Range {
+	if index < 0 || index >= len(r.ranges) {
+		return Range{}
+	}
+	return r.ranges[index]
+}
+
 // Range counts the values of the range with this index; all 0 if there is no such range.
 func (r *Report) Range(index int) RangeReport {
 	var c rk.RangeReport

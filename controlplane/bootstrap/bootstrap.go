@@ -37,7 +37,8 @@ type Server struct {
 	Started func()
 	// Metrics, if not nil, are set after each turn.
 	Metrics *servermetrics.Metrics
-	// Log records each failure once, and when it is over.
+	// Log records how the endpoints are kept, each failure once and when it is over, and each write but the refreshes
+	// of the lease.
 	Log *slog.Logger
 	// DryRun logs the writes and makes none of them.
 	DryRun bool
@@ -49,7 +50,7 @@ type Controller struct {
 	server  Server
 	cluster *cluster
 	leases  *leaseStore
-	mode    Mode
+	config  Config
 	started atomic.Bool
 	// stopping: Run has been told to stop.
 	stopping atomic.Bool
@@ -89,7 +90,7 @@ func New(config Config, server Server) (*Controller, error) {
 		return nil, err
 	}
 	return &Controller{
-		core: core, server: server, cluster: cluster, leases: &leaseStore{client: server.Etcd}, mode: config.Mode,
+		core: core, server: server, cluster: cluster, leases: &leaseStore{client: server.Etcd}, config: config,
 		ended: make(chan result), events: make(chan event, 8), cancel: map[uint64]context.CancelFunc{},
 	}, nil
 }
@@ -117,6 +118,10 @@ var ErrFatal = errors.New("the bootstrap controller cannot continue")
 // intervals of the endpoints. The error is ErrFatal if the first repairs fail, nil after a stop.
 func (c *Controller) Run(ctx context.Context) error {
 	c.began = time.Now()
+	if c.config.Mode != None {
+		c.server.Log.Info("keeping the endpoints of the Service kubernetes, which needs API servers with --endpoint-reconciler-type=none",
+			"mode", c.config.Mode.String(), "address", c.config.AdvertiseAddress, "dry run", c.server.DryRun)
+	}
 	working, stopWorking := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWorking() // all orders are done by then, but for those that no longer matter
 	defer c.core.Close()
@@ -223,14 +228,24 @@ func (c *Controller) answered(r result) error {
 	return err
 }
 
-// do carries out one request.
+// do carries out one request, and logs what it has written, but for the refreshes of a lease.
 func (c *Controller) do(ctx context.Context, r request) answer {
-	if write := r.write(); c.server.DryRun && write != "" {
+	write := r.write()
+	if c.server.DryRun && write != "" {
 		if _, again := c.logged.LoadOrStore(write, true); !again {
 			c.server.Log.Info("dry run", "would", write)
 		}
 		return skipped
 	}
+	answer := c.send(ctx, r)
+	if _, isWritten := answer.(written); write != "" && (isWritten && r.PutLease.ModRevision == 0 || answer == done) {
+		c.server.Log.Info("done", "write", write)
+	}
+	return answer
+}
+
+// send carries out one request.
+func (c *Controller) send(ctx context.Context, r request) answer {
 	switch {
 	case r.Ready != nil:
 		return c.cluster.ready(ctx, r.Ready.Path)

@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -73,6 +74,9 @@ var (
 
 // MasterCount keeps up to so many addresses, at least 1. Nobody looks who lives.
 func MasterCount(count uint32) Mode { return Mode{"master-count", count} }
+
+// String is the value of --endpoint-reconciler-type.
+func (m Mode) String() string { return cmp.Or(m.name, Lease.name) }
 
 // MarshalJSON returns the form of docs/bootstrap-json.md.
 func (m Mode) MarshalJSON() ([]byte, error) {

@@ -64,7 +64,7 @@ func (c *Controller) report(text json.RawMessage) error {
 	case r.Fatal != nil:
 		log.Error("cannot continue", "work", r.Fatal.Work, "reason", r.Fatal.Failure.Reason, "error", r.Fatal.Failure.Message)
 		return fmt.Errorf("%w: %s: %s", ErrFatal, r.Fatal.Work, r.Fatal.Failure.Message)
-	case r.Stopped != nil && (c.server.DryRun || c.mode == None):
+	case r.Stopped != nil && (c.server.DryRun || c.config.Mode == None):
 		log.Info("stopped")
 	case r.Stopped != nil:
 		log.Info("stopped", "endpoint removed", r.Stopped.Removed)

@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -124,6 +125,38 @@ func (o object) MarshalJSON() ([]byte, error) {
 
 func (o *object) key() objectKey { return objectKey{o.GetKind(), o.GetNamespace(), o.GetName()} }
 
+// String is the key of an object, and what of it a reader wants to know: the type and address of a Service, the
+// addresses of endpoints.
+func (o *object) String() string {
+	text := o.key().String()
+	switch o.GetKind() {
+	case "Service":
+		spec, _, _ := unstructured.NestedMap(o.Object, "spec")
+		return fmt.Sprintf("%s: %v %v", text, spec["type"], spec["clusterIP"])
+	case "Endpoints", "EndpointSlice":
+		return fmt.Sprintf("%s: %s", text, strings.Join(addressesOf(o.Object), ", "))
+	}
+	return text
+}
+
+// addressesOf returns the ready addresses of Endpoints, and all of an EndpointSlice.
+func addressesOf(object map[string]any) (all []string) {
+	subsets, _, _ := unstructured.NestedSlice(object, "subsets")
+	for _, subset := range subsets {
+		addresses, _, _ := unstructured.NestedSlice(subset.(map[string]any), "addresses")
+		for _, address := range addresses {
+			ip, _, _ := unstructured.NestedString(address.(map[string]any), "ip")
+			all = append(all, ip)
+		}
+	}
+	endpoints, _, _ := unstructured.NestedSlice(object, "endpoints")
+	for _, endpoint := range endpoints {
+		addresses, _, _ := unstructured.NestedStringSlice(endpoint.(map[string]any), "addresses")
+		all = append(all, addresses...)
+	}
+	return all
+}
+
 // answer is how a request ended: a word, or something with one field.
 type answer any
 
@@ -187,9 +220,9 @@ const (
 func (r request) write() string {
 	switch {
 	case r.Create != nil:
-		return "create " + r.Create.key().String()
+		return "create " + r.Create.String()
 	case r.Update != nil:
-		return "update " + r.Update.key().String()
+		return "update " + r.Update.String()
 	case r.Delete != nil:
 		return "delete " + r.Delete.Object.String()
 	case r.FreeServiceIP != nil:

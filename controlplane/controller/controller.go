@@ -188,7 +188,7 @@ func (c *Controller) addRepairs() error {
 	} {
 		passes, err := repaircontroller.New(repaircontroller.Config{
 			Controller: of.controller, Ranges: of.ranges, Names: of.names, Services: c.services,
-			Recorder: newEventRecorder(c.events, c.client.scheme, of.controller.Name), Metrics: metrics,
+			Recorder: newEventRecorder(c.events, c.client.scheme, of.controller.Name), Metrics: metrics, Log: c.config.Log,
 			Interval: c.config.Bootstrap.Periods.Repairs, DryRun: c.config.DryRun,
 		})
 		if err != nil {
@@ -390,6 +390,7 @@ func (c *Controller) repair(ctx context.Context, of repaircontroller.Controller)
 	if err != nil {
 		return err
 	}
+	c.reportMade(ctx, of, result)
 	c.reportReplaced(ctx, of, &result)
 	c.reportKept(ctx, of, result)
 	made, set, cleared, changed, leaked := 0, 0, 0, 0, 0
@@ -410,6 +411,20 @@ func (c *Controller) repair(ctx context.Context, of repaircontroller.Controller)
 	c.config.Log.Log(ctx, level, message, "controller", of.Name, "services", result.Services,
 		"findings", len(result.Findings), "made", made, "set", set, "cleared", cleared, "changed", changed, "leaked", leaked)
 	return nil
+}
+
+// reportMade logs the ranges that were not stored before. A stored one that is another, and is replaced as nothing of
+// it is in use, is one of them.
+func (c *Controller) reportMade(ctx context.Context, of repaircontroller.Controller, result repaircontroller.Result) {
+	message := "a range was stored, for the first time or in place of one without use"
+	if c.config.DryRun {
+		message = "dry run: a range would be stored, for the first time or in place of one without use"
+	}
+	for _, r := range result.Ranges {
+		if r.Made && r.Replaced == nil {
+			c.config.Log.InfoContext(ctx, message, "controller", of.Name, "range", r.Name, "values", r.Values.String())
+		}
+	}
 }
 
 // reportReplaced logs stored ranges that ReplaceRanges lets the configured ones replace. A dry run has them as kept.

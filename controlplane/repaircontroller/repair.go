@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -31,6 +32,8 @@ type Config struct {
 	Services Services
 	// Recorder records findings as Events; nil for nobody.
 	Recorder Recorder
+	// Log names each finding with its Service, and each value that is freed; nil for nobody.
+	Log *slog.Logger
 	// Names are those of Ranges, for metrics about each; without them there are none.
 	Names []string
 	// Metrics count what is found and done; nil for nobody.
@@ -133,7 +136,9 @@ type RangeResult struct {
 	// Set and Cleared are how many values were recorded and freed, Changed how many were left alone as they, or
 	// Services, had changed since they were read.
 	Set, Cleared, Changed int
-	// Size is how many values the range has, Used how many are recorded after the pass, and InUse how many Services
+	// Values is the configured range.
+	Values rangekeeper.Range
+	// Size is how many values it has, Used how many are recorded after the pass, and InUse how many Services
 	// use.
 	Size, Used, InUse uint64
 	// Name is that of the Config; empty if it has none.
@@ -185,7 +190,7 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 		result.Ranges = append(result.Ranges, RangeResult{
 			Made: done.Missing && done.Kept == nil, Kept: done.Kept, Replaced: done.Replaced,
 			Leaked: int(counts.Leaked), Set: int(counts.Set), Cleared: int(counts.Clear), Changed: done.Changed,
-			Size: counts.Size, Used: counts.Next, InUse: counts.InUse, Name: r.nameOf(i),
+			Size: counts.Size, Used: counts.Next, InUse: counts.InUse, Name: r.nameOf(i), Values: report.RangeAt(i),
 		})
 	}
 	findings, err := report.Findings()
@@ -195,10 +200,11 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 	result.Findings = slices.DeleteFunc(findings, func(finding rangekeeper.Finding) bool {
 		return finding.Range >= 0 && finding.Range < len(outcomes) && outcomes[finding.Range].Kept != nil
 	})
-	if !r.config.DryRun && r.config.Recorder != nil {
-		for _, finding := range result.Findings {
-			r.report(services[finding.Subject.Ordinal], finding)
-		}
+	for _, finding := range result.Findings {
+		r.report(ctx, services[finding.Subject.Ordinal], finding, report.RangeAt(finding.Range))
+	}
+	for i := range outcomes {
+		r.reportFreed(ctx, report, i)
 	}
 	return result, failure
 }
@@ -246,21 +252,4 @@ func APIServices(client interface {
 		})
 		return services, err
 	}
-}
-
-// actionOf returns what Events say was done when a finding was made.
-func actionOf(reason rangekeeper.Reason) string {
-	switch reason {
-	case rangekeeper.ReasonClusterIPNotValid:
-		return "ClusterIPValidation"
-	case rangekeeper.ReasonPortNotAllocated, rangekeeper.ReasonPortAlreadyAllocated, rangekeeper.ReasonPortOutOfRange:
-		return "PortAllocation"
-	default:
-		return "ClusterIPAllocation"
-	}
-}
-
-// report reports a finding in an Event.
-func (r *Repairer) report(service *corev1.Service, finding rangekeeper.Finding) {
-	r.config.Recorder.Eventf(service, nil, corev1.EventTypeWarning, finding.Reason.String(), actionOf(finding.Reason), "%s", finding.Message)
 }

@@ -6,9 +6,11 @@ package repairloop
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -18,6 +20,7 @@ import (
 	eventsv1client "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/retry"
+	"k8s.io/klog/v2"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
 	"github.com/rangekeeper/rangekeeper/controlplane/repaircontroller"
@@ -65,6 +68,7 @@ func New(config Config) *Loop {
 		config: repaircontroller.Config{
 			Controller: config.Controller,
 			Recorder:   broadcaster.NewRecorder(scheme.Scheme, config.Controller.Name),
+			Log:        slog.New(logr.ToSlogHandler(klog.Background())),
 			Interval:   config.Interval,
 			Passes:     config.Passes,
 		},

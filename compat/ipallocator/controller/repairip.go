@@ -480,10 +480,16 @@ func (r *RepairIPAddress) judge(address *networkingv1.IPAddress, parent rangekee
 	return verdict
 }
 
+// reported is an object that Events and the log name.
+type reported interface {
+	runtime.Object
+	klog.KMetadata
+}
+
 // warn reports drift in an Event and in the log.
-func (r *RepairIPAddress) warn(about runtime.Object, reason, action, note string, args ...any) {
+func (r *RepairIPAddress) warn(about reported, reason, action, note string, args ...any) {
 	r.recorder.Eventf(about, nil, v1.EventTypeWarning, reason, action, note, args...)
-	utilruntime.HandleError(fmt.Errorf(note, args...))
+	utilruntime.HandleErrorWithContext(context.Background(), fmt.Errorf(note, args...), "An address is wrong", "reason", reason, "object", klog.KObj(about))
 }
 
 // get reads an object from etcd, and not from a cache; nil if there is none.

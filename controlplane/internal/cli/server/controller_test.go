@@ -522,6 +522,19 @@ func TestControllerRestored(t *testing.T) {
 		})
 	}
 	works(0)
+	// The log has what a reader of kube-apiserver's looks for: mode, address, and each write.
+	for _, texts := range [][]string{
+		{"keeping the endpoints", "--endpoint-reconciler-type=none", "mode=lease", "address=192.0.2.11"},
+		{"a range was stored, for the first time", "range=servicenodeports", "values=30000-30063"},
+		{`write="create Service default/kubernetes: ClusterIP 10.96.0.1"`},
+		{`write="create Endpoints default/kubernetes: 192.0.2.11"`},
+		{`write="create EndpointSlice default/kubernetes: 192.0.2.11"`},
+		{`write="put lease /registry/masterleases/192.0.2.11"`},
+	} {
+		if n := len(c.said(texts...)); n != 1 {
+			t.Errorf("the log has %q %d times", texts, n)
+		}
+	}
 	backup, before := etcdtest.Save(t, direct), lease()
 	s.Kill()
 	etcd.Restore(backup, etcdtest.Restoration{Token: "another"}, func() { eventually(t, healthz(http.StatusInternalServerError)) })
