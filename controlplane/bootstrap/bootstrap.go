@@ -33,6 +33,9 @@ type Server struct {
 	// FreeServiceIP frees the address of the Service "kubernetes", which is lost, from what is recorded of it, if no
 	// Service has it.
 	FreeServiceIP func(ctx context.Context, address string) error
+	// CheckEtcd, if not nil, is asked before the endpoints are written, which follow from the leases in Etcd: after an
+	// error they are not.
+	CheckEtcd func(ctx context.Context) error
 	// Started, if not nil, is called once, when the first repairs have succeeded.
 	Started func()
 	// Metrics, if not nil, are set after each turn.
@@ -246,6 +249,11 @@ func (c *Controller) do(ctx context.Context, r request) answer {
 
 // send carries out one request.
 func (c *Controller) send(ctx context.Context, r request) answer {
+	if r.writesEndpoints() && c.server.CheckEtcd != nil {
+		if err := c.server.CheckEtcd(ctx); err != nil {
+			return fails(unavailable, err)
+		}
+	}
 	switch {
 	case r.Ready != nil:
 		return c.cluster.ready(ctx, r.Ready.Path)

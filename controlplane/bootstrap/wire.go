@@ -125,6 +125,20 @@ func (o object) MarshalJSON() ([]byte, error) {
 
 func (o *object) key() objectKey { return objectKey{o.GetKind(), o.GetNamespace(), o.GetName()} }
 
+// writesEndpoints reports whether a request writes Endpoints or an EndpointSlice.
+func (r request) writesEndpoints() bool {
+	var kind string
+	switch {
+	case r.Create != nil:
+		kind = r.Create.GetKind()
+	case r.Update != nil:
+		kind = r.Update.GetKind()
+	case r.Delete != nil:
+		kind = r.Delete.Object.Kind
+	}
+	return kind == "Endpoints" || kind == "EndpointSlice"
+}
+
 // String is the key of an object, and what of it a reader wants to know: the type and address of a Service, the
 // addresses of endpoints.
 func (o *object) String() string {

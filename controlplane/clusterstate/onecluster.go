@@ -94,20 +94,28 @@ func (o *oneCluster) ask() (id uint64, err error) {
 	ctx, cancel := context.WithTimeout(o.client.Ctx(), statusTimeout)
 	defer cancel()
 	endpoints := o.client.Endpoints()
-	ids := make([]uint64, len(endpoints))
+	answers := make([]*clientv3.StatusResponse, len(endpoints))
 	var all sync.WaitGroup
 	for i, endpoint := range endpoints {
-		all.Go(func() {
-			if answer, err := o.client.Status(ctx, endpoint); err == nil {
-				ids[i] = answer.Header.GetClusterId() // 0 from kine
-			}
-		})
+		all.Go(func() { answers[i], _ = o.client.Status(ctx, endpoint) })
 	}
 	all.Wait()
 	first := ""
-	for i, one := range ids {
+	members := map[uint64]string{}
+	for i, answer := range answers {
+		if answer == nil {
+			continue // a later answer is checked
+		}
+		member := answer.Header.GetMemberId()
+		if other, again := members[member]; again && other != endpoints[i] {
+			if err := o.checkSameMember(ctx, other, endpoints[i]); err != nil {
+				return 0, err
+			}
+		}
+		members[member] = endpoints[i]
+		one := answer.Header.GetClusterId()
 		switch {
-		case one == 0: // it does not answer, or is kine
+		case one == 0: // it is kine
 		case id == 0:
 			id, first = one, endpoints[i]
 		case one != id:
@@ -117,6 +125,35 @@ func (o *oneCluster) ask() (id uint64, err error) {
 		}
 	}
 	return id, nil
+}
+
+// checkSameMember returns an error if two endpoints have the id of one member of etcd and are not two ways to it. Etcds
+// that were restored from one snapshot one by one have the same ids. Their raft logs go apart with the first proposal.
+func (o *oneCluster) checkSameMember(ctx context.Context, one, other string) error {
+	var answers []*clientv3.StatusResponse
+	for _, endpoint := range []string{one, other, one} {
+		answer, err := o.client.Status(ctx, endpoint)
+		if err != nil {
+			return nil // a later answer is checked
+		}
+		answers = append(answers, answer)
+	}
+	before, between, after := answers[0], answers[1], answers[2]
+	if before.Header.MemberId != between.Header.MemberId || after.Header.MemberId != between.Header.MemberId || between.Header.MemberId == 0 {
+		return nil // one of them is a proxy or a load balancer
+	}
+	for _, of := range []func(*clientv3.StatusResponse) uint64{
+		func(s *clientv3.StatusResponse) uint64 { return s.RaftTerm },
+		func(s *clientv3.StatusResponse) uint64 { return s.RaftAppliedIndex },
+		func(s *clientv3.StatusResponse) uint64 { return uint64(s.Header.Revision) },
+	} {
+		if of(between) < of(before) || of(between) > of(after) {
+			return &otherClusterError{fmt.Sprintf(
+				"%s and %s both have the id %x of a member of etcd and are two etcds, as after a restore of each one from the same snapshot; name one of them",
+				one, other, between.Header.MemberId), codes.InvalidArgument}
+		}
+	}
+	return nil
 }
 
 // options has each answer checked.

@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
 
@@ -67,5 +68,43 @@ func TestRestoredWithNewToken(t *testing.T) {
 	}
 	if n := refusals(follows, want); n != 1 || told.Load() != 1 {
 		t.Errorf("%d refusals, %d reports of a restore", n, told.Load())
+	}
+}
+
+// TestClones: etcds that were restored from one snapshot, each by itself, have the same ids, and are no members of one
+// cluster.
+func TestClones(t *testing.T) {
+	snapshot := etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz")
+	one, other := etcdtest.Start(t, snapshot), etcdtest.Start(t, snapshot)
+	connect := func(endpoints ...string) error {
+		client, err := clusterstate.Connect(t.Context(), clusterstate.ConnectOptions{Endpoints: endpoints, DialTimeout: patience})
+		if err == nil {
+			client.Close()
+		}
+		return err
+	}
+	ids := map[[2]uint64]bool{}
+	for _, etcd := range []*embedded.Etcd{one, other} {
+		status, err := etcd.Client().Status(t.Context(), etcd.Endpoints()[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[[2]uint64{status.Header.ClusterId, status.Header.MemberId}] = true
+	}
+	if len(ids) != 1 {
+		t.Fatalf("the etcds have the ids %v", ids)
+	}
+	if _, err := other.Client().Put(t.Context(), "/registry/key", ""); err != nil {
+		t.Fatal(err)
+	}
+	a, b := one.Endpoints()[0], other.Endpoints()[0]
+	for _, endpoints := range [][]string{{a, b}, {b, a}} {
+		if err := connect(endpoints...); err == nil || !strings.Contains(err.Error(), endpoints[0]+" and "+endpoints[1]+" both have the id") {
+			t.Errorf("%q: %v", endpoints, err)
+		}
+	}
+	// Two ways to one etcd are no clones.
+	if err := connect(a, strings.Replace(a, "127.0.0.1", "localhost", 1)); err != nil {
+		t.Error(err)
 	}
 }

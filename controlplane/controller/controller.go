@@ -147,7 +147,7 @@ func New(config Config) (*Controller, error) {
 	config.Bootstrap.ServiceClusterIPRange = config.ClusterIPRanges[0].String()
 	c.bootstrap, err = bootstrap.New(config.Bootstrap, bootstrap.Server{
 		API: config.API, Etcd: config.Etcd, Started: config.Started, Log: config.Log, DryRun: config.DryRun,
-		RepairClusterIPs: c.repairClusterIPs, RepairNodePorts: c.repairNodePorts, FreeServiceIP: c.freeServiceIP, Metrics: metrics,
+		RepairClusterIPs: c.repairClusterIPs, RepairNodePorts: c.repairNodePorts, FreeServiceIP: c.freeServiceIP, CheckEtcd: c.checkSameHistory, Metrics: metrics,
 	})
 	if err != nil {
 		return nil, errors.Join(err, c.close())
@@ -254,6 +254,11 @@ func (c *Controller) Run(ctx context.Context) error {
 // CheckSameCluster is [clusterstate.CheckSameCluster] of its API server and its etcd.
 func (c *Controller) CheckSameCluster(ctx context.Context) error {
 	return clusterstate.CheckSameCluster(ctx, c.client, c.config.Etcd, c.config.Bootstrap.EtcdPrefix)
+}
+
+// checkSameHistory is [clusterstate.CheckSameHistory] of its API server and its etcd.
+func (c *Controller) checkSameHistory(ctx context.Context) error {
+	return clusterstate.CheckSameHistory(ctx, c.client, c.config.Etcd)
 }
 
 // awaitSameCluster returns once the API server and etcd are known to be of one cluster, or of two, or ctx is done.

@@ -64,7 +64,8 @@ exactly those, one range after the other, each as a whole, or says what has chan
 clears a value if no Service uses it and it stays recorded for a minute, for which the
 command waits; leaks are in a plan only with --clean-leaks. FILE.journal says which ranges
 are written. An interrupted run is continued by the same command, or reversed by
-rangekeeper undo, for 24 hours.
+rangekeeper undo, for 24 hours. An etcd of another cluster is refused, but not one that
+was restored from a snapshot of this cluster.
 
 The exit code is 1 as long as changes are pending or anything is left: a fault that only
 an owner or kube-apiserver can repair, a value that changed meanwhile, or a leak.`,

@@ -98,7 +98,8 @@ The ranges are those of the API servers' flags. A stored range that is another o
 kept, and a missing one is not created, if a Service needs it as it is: no API server
 with the stored range could allocate from then on. The log and /healthz say so, and
 all other work goes on. --replace-range NAME replaces it once. With the etcd of another
-cluster than the API server's it writes nothing and ends.
+cluster than the API server's it writes nothing and ends. With an etcd that was restored
+from a snapshot of the API server's it leaves the endpoints alone.
 
 /healthz, /livez, /readyz, /metrics and /version are served at --healthz-bind-address,
 and /debug/pprof if that is a loopback address. It is ready, for systemd too, once the

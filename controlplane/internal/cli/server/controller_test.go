@@ -576,6 +576,34 @@ func TestControllerOfReplacedEtcd(t *testing.T) {
 	}
 }
 
+// TestControllerOfClone runs a controller with an etcd that was restored from a snapshot of the server's. The server's
+// endpoints stay as they are, also when it stops.
+func TestControllerOfClone(t *testing.T) {
+	etcd := etcdtest.Start(t, "")
+	s := apiservertest.Start(t, apiservertest.Config{Version: apiservertest.Newest, Etcd: etcd.Endpoints(), OwnLoops: true, ServiceClusterIPRange: "10.96.0.0/24"})
+	api := kubernetes.NewForConfigOrDie(s.RESTConfig(apiservertest.Admin))
+	isServed := func() error { return apiservertest.CheckEndpoints(t.Context(), api, apiservertest.DefaultAdvertiseAddress) }
+	eventually(t, isServed)
+	clone := etcdtest.Start(t, etcdtest.Save(t, etcd.Client()))
+	etcdtest.Fill(t, etcd.Client(), etcdtest.Revision(t, etcd.Client())+1000) // the clone never catches up
+	c := startController(t, "--kubeconfig", s.Kubeconfig(apiservertest.Admin), "--endpoints", clone.Endpoints()[0], "--advertise-address", "192.0.2.11",
+		"--service-cluster-ip-range", "10.96.0.0/24", "--service-node-port-range", "30000-32767", "--healthz-bind-address", "")
+	eventually(t, func() error {
+		if len(c.said("level=WARN", "kubernetesService", clusterstate.ErrOtherHistory.Error())) == 0 {
+			return errors.New("the endpoints are not refused")
+		}
+		return isServed()
+	})
+	c.cancel()
+	<-c.ended
+	if err := isServed(); err != nil {
+		t.Error(err)
+	}
+	if n := len(c.said("write=", "default/kubernetes")); n > 0 {
+		t.Errorf("%d writes", n)
+	}
+}
+
 // TestControllerOverKine: the first repair fails, and says why.
 func TestControllerOverKine(t *testing.T) {
 	endpoint := etcdtest.StartKine(t).Endpoint
