@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	api "k8s.io/api/core/v1"
@@ -185,7 +186,11 @@ func (c *addresses) EnableMetrics() {
 // returns the package's error.
 func (c *addresses) dryRun(of Interface, errorOf func(error) error) Interface {
 	named := func(ip net.IP) error {
-		return errorOf(c.objects.Check(context.Background(), addressOf(ip)))
+		err := errorOf(c.objects.Check(context.Background(), addressOf(ip)))
+		if errors.Is(err, ErrMismatchedNetwork) { // tools read the range in the answer to a dry run of the released code
+			return &ErrNotInRange{ip, c.readyCIDRs()}
+		}
+		return err
 	}
 	next := func() (net.IP, error) {
 		address, err := c.objects.Peek(context.Background())
@@ -195,6 +200,17 @@ func (c *addresses) dryRun(of Interface, errorOf func(error) error) Interface {
 		return address.AsSlice(), nil
 	}
 	return dryRunAllocator{of, named, next}
+}
+
+// readyCIDRs returns the CIDRs from which addresses can be allocated, as text.
+func (c *addresses) readyCIDRs() string {
+	var all []string
+	for _, usage := range c.objects.Usage() {
+		if usage.Ready {
+			all = append(all, usage.CIDR.String())
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 // recorder records in the metrics.

@@ -43,7 +43,9 @@ func (s *leaseStore) watchDeletions(ctx context.Context, prefix string, deleted 
 		watching, stop := context.WithCancel(clientv3.WithRequireLeader(ctx))
 		for response := range s.client.Watch(watching, prefix, clientv3.WithPrefix(), clientv3.WithFilterPut()) {
 			for _, event := range response.Events {
-				deleted(string(event.Kv.Key))
+				if event.Type == clientv3.EventTypeDelete { // kine ignores filters
+					deleted(string(event.Kv.Key))
+				}
 			}
 		}
 		stop()

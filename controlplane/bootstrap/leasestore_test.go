@@ -3,12 +3,14 @@ package bootstrap
 import (
 	"context"
 	"testing"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
 
@@ -75,6 +77,48 @@ func TestRefusals(t *testing.T) {
 	} {
 		if got := etcdFailure(c.err); got != fails(c.want, c.err) {
 			t.Errorf("%v: %+v, want %s", c.err, got, c.want)
+		}
+	}
+}
+
+// TestWatchOverKine writes a lease twice and deletes it. kine sends all of that to a watch for deletions.
+func TestWatchOverKine(t *testing.T) {
+	const key = "/registry/masterleases/192.0.2.11"
+	kine := etcdtest.StartKine(t)
+	client, err := clusterstate.Connect(t.Context(), clusterstate.ConnectOptions{Endpoints: []string{kine.Endpoint}, DialTimeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	deletions := make(chan string, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go (&leaseStore{client: client}).watchDeletions(ctx, "/registry/masterleases/", func(key string) { deletions <- key })
+	write := func(revision int64, then clientv3.Op) int64 {
+		t.Helper()
+		txn := client.Txn(t.Context()).If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).Then(then)
+		if revision != 0 {
+			txn = txn.Else(clientv3.OpGet(key))
+		}
+		answer, err := txn.Commit()
+		if err != nil || !answer.Succeeded {
+			t.Fatal(answer, err)
+		}
+		return answer.Header.Revision
+	}
+	for rounds, received := 1, 0; received < 10; rounds++ {
+		first := write(0, clientv3.OpPut(key, "first"))
+		write(write(first, clientv3.OpPut(key, "second")), clientv3.OpDelete(key))
+		select {
+		case <-deletions:
+			received++
+		case <-time.After(10 * time.Millisecond): // the watch may not run yet
+		}
+		for received += len(deletions); len(deletions) > 0; {
+			<-deletions
+		}
+		if received > rounds {
+			t.Fatalf("%d deletions of %d", received, rounds)
 		}
 	}
 }

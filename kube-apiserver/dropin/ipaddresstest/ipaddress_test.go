@@ -125,7 +125,10 @@ func TestServiceCIDRsChange(t *testing.T) {
 	if err := objects.Delete(t.Context(), "c", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a deleted CIDR has no addresses", func() bool { return errors.Is(dry(wide), ipallocator.ErrMismatchedNetwork) })
+	eventually(t, "a deleted CIDR has no addresses, and the error names the others", func() bool {
+		var outside *ipallocator.ErrNotInRange
+		return errors.As(dry(wide), &outside) && outside.ValidRange == "10.7.0.0/30"
+	})
 	eventually(t, "a deleted CIDR has no gauges", func() bool { return gauge(t, "available_ips", "10.8.0.0/24") == -1 })
 	if !c.Has(small) {
 		t.Error("a CIDR is not ready, but one of its two objects is")
