@@ -91,8 +91,8 @@ const (
 //	10.96.0.0/12                    the addresses of a CIDR, without the network and the IPv4 broadcast address
 //	10.0.0.0/16/28                  the /28 of a /16, from the first to the last
 //
-// A part of a range is LOW-HIGH or one integer; of addresses and networks FIRST-LAST, one address, or a CIDR. What is
-// excluded is never reserved or in a band, and what is reserved is in no band.
+// A part of a range is LOW-HIGH, one integer, or of blocks FIRST/SIZE; of addresses and networks FIRST-LAST, one
+// address, or a CIDR. What is excluded is never reserved or in a band, and what is reserved is in no band.
 type Pool struct {
 	// Range has the values.
 	Range string

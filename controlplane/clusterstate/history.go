@@ -17,8 +17,8 @@ var ErrOtherHistory = errors.New("the API server and etcd are at different revis
 // CheckSameHistory compares the revision of an API server with those of etcd before and after it. Two etcds that were
 // restored from one snapshot have all in common that [CheckSameCluster] compares, and usually the ids of cluster and
 // members, too; their revisions go apart with the first write. Of another one than the API server's, the error is
-// [ErrOtherHistory], unless both happen to be at one revision. So it is if etcd was restored under a running API server,
-// whose watch caches are those of the lost history.
+// [ErrOtherHistory], unless both happen to be at one revision. It is the same if etcd was restored under a running API
+// server, whose watch caches are those of the lost history.
 //
 // The user needs the right to list the EndpointSlice kubernetes in the namespace default.
 func CheckSameHistory(ctx context.Context, api rest.Interface, client *clientv3.Client) error {

@@ -505,6 +505,19 @@ fn ranges_are_read_and_written() -> TestResult {
         let error = range.parse_value(text).expect_err(text).to_string();
         assert!(error.contains(text) && error.contains("1000000000-1999999999/10000"), "{error}");
     }
+    for (range, block, expected) in [
+        (
+            "1000000000-1999999999/10000",
+            "1000675000/10000",
+            "1000675000/10000 is no block of the range 1000000000-1999999999/10000, which has 1000670000/10000 and 1000680000/10000 there",
+        ),
+        ("100-199/10", "195/10", "195/10 is not in the range 100-199/10"),
+        ("100-199/10", "95/10", "95/10 is not in the range 100-199/10"),
+        ("100-199/10", "120/20", "120/20 is not in the range 100-199/10"),
+    ] {
+        let range: LedgerRange = range.parse()?;
+        assert_eq!(range.parse_value(block).map_err(|error| error.to_string()), Err(expected.into()));
+    }
     for (range, part, expected) in [
         ("100-199", "150-160", Some((50, 60))),
         ("100-199", "0-100", Some((0, 0))),
@@ -514,6 +527,12 @@ fn ranges_are_read_and_written() -> TestResult {
         ("100-199", "160-150", None),
         ("100-199", "10.0.0.1", None),
         ("100-199/10", "105-119", Some((0, 1))),
+        ("100-199/10", "120/10", Some((2, 2))),
+        ("100-199/10", "115/10", Some((1, 2))),
+        ("100-199/10", "120/0", None),
+        ("100-199/10", "18446744073709551615/18446744073709551615", None),
+        ("100-199", "120/10", None),
+        ("0-4294967295/65536", "4294901760/65536", Some((65535, 65535))),
         ("10.0.0.0/24", "10.0.0.0/30", Some((0, 2))),
         ("10.0.0.0/24", "10.0.0.0", None),
         ("10.0.0.0/24", "10.0.0.255", None),

@@ -18,7 +18,7 @@ export interface Pool {
   range: string;
   /** The next value: the lowest free one, a random one, or the first free one after the last. */
   choice: "Lowest" | "Random" | "NextFit";
-  /** Parts that are never handed out: LOW-HIGH or one integer; of addresses FIRST-LAST, one address, or a CIDR. */
+  /** Parts that are never handed out: LOW-HIGH, one integer, or of blocks FIRST/SIZE; of addresses FIRST-LAST, one address, or a CIDR. */
   exclude?: string[];
   /** Parts that are handed out by name only. */
   reserve?: string[];

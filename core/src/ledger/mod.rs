@@ -145,7 +145,7 @@ pub enum AllocateError {
         owner: Option<String>,
     },
     /// The value is not in the range.
-    #[error("{value} is not in the range {range}")]
+    #[error("{}", .range.refusal(*.value))]
     NotInRange {
         /// The value.
         value: LedgerValue,

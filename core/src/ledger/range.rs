@@ -140,12 +140,12 @@ pub enum ParseLedgerError {
         example: String,
     },
     /// The value is not in the range.
-    #[error("{value} is not in the range {range}")]
+    #[error("{}", .range.refusal(*.value))]
     NotInRange {
         /// The value.
-        value: String,
+        value: LedgerValue,
         /// The range.
-        range: String,
+        range: LedgerRange,
     },
     /// The text is not a part of the range.
     #[error("{text:?} is not a part of the range {range}: {reason}")]
@@ -262,13 +262,29 @@ impl LedgerRange {
             let example = self.value_at(0).map(|value| value.to_string()).unwrap_or_default();
             ParseLedgerError::Value { text: text.into(), range: self.to_string(), example }
         })?;
-        self.offset_of(value)
-            .map(|_| value)
-            .ok_or_else(|| ParseLedgerError::NotInRange { value: value.to_string(), range: self.to_string() })
+        self.offset_of(value).map(|_| value).ok_or(ParseLedgerError::NotInRange { value, range: *self })
     }
 
-    /// Reads a part of the range: `LOW-HIGH` or one integer; of addresses and networks `FIRST-LAST`, one address, or a
-    /// CIDR. Returns the first and the last offset; a block or network that is in it only partly counts.
+    /// Says why `value` is not one of the range.
+    pub(super) fn refusal(&self, value: LedgerValue) -> String {
+        let between = match value {
+            LedgerValue::IntegerBlock { first, size } if u128::from(size) == self.block => {
+                u128::from(first).checked_sub(self.first).map(|distance| distance / self.block)
+            }
+            _ => None,
+        };
+        let block = |offset: u128| u64::try_from(offset).ok().and_then(|offset| self.value_at(offset));
+        match between.and_then(|offset| block(offset).zip(block(offset + 1))) {
+            Some((before, after)) => {
+                format!("{value} is no block of the range {self}, which has {before} and {after} there")
+            }
+            None => format!("{value} is not in the range {self}"),
+        }
+    }
+
+    /// Reads a part of the range: `LOW-HIGH`, one integer, or of blocks `FIRST/SIZE`; of addresses and networks
+    /// `FIRST-LAST`, one address, or a CIDR. Returns the first and the last offset; a block or network that is in it
+    /// only partly counts.
     ///
     /// # Errors
     /// [`ParseLedgerError::Part`], also if the part and the range have no value in common.
@@ -276,10 +292,22 @@ impl LedgerRange {
         let error = |reason| ParseLedgerError::Part { text: text.into(), range: self.to_string(), reason };
         let (low, high) = match self.kind {
             Kind::Integers { .. } | Kind::IntegerBlocks { .. } => {
-                let (low, high) = text.split_once('-').unwrap_or((text, text));
-                let bound =
-                    |text| integer(text).map(u128::from).ok_or_else(|| error("it is neither LOW-HIGH nor one integer"));
-                (bound(low)?, bound(high)?)
+                let bound = |text| integer(text).map(u128::from);
+                let bounds = match text.split_once('/') {
+                    Some((first, size)) if matches!(self.kind, Kind::IntegerBlocks { .. }) => bound(first)
+                        .zip(bound(size).filter(|size| *size > 0))
+                        .map(|(first, size)| (first, first + size - 1)),
+                    _ => {
+                        let (low, high) = text.split_once('-').unwrap_or((text, text));
+                        bound(low).zip(bound(high))
+                    }
+                };
+                bounds.ok_or_else(|| {
+                    error(match self.kind {
+                        Kind::Integers { .. } => "it is neither LOW-HIGH nor one integer",
+                        _ => "it is neither LOW-HIGH, FIRST/SIZE nor one integer",
+                    })
+                })?
             }
             Kind::Addresses(ServiceCidr { .. }) | Kind::Networks { .. } => {
                 let is_ipv4 = self.is_ipv4();
