@@ -17,10 +17,12 @@ use super::Report;
 pub struct Claimant {
     /// The Service, by its place among those that were observed: 0 is the first.
     pub service: u64,
-    /// Whether it keeps the value: the oldest Service does, by `metadata.creationTimestamp`. Services without a time
-    /// count as the youngest. Of several with one time, the one that the IPAddress object of an address refers to keeps
-    /// the address, and the ports that the same Services claim; or else the one with the lowest create revision; or
-    /// else the first by namespace and name.
+    /// Whether it keeps the value: the Service that the IPAddress object of an address refers to does, as the object
+    /// says to whom the address was given last. The others that claim the address may have been deleted and have come
+    /// back, and keep no port either that another Service claims. Else the oldest Service does, by
+    /// `metadata.creationTimestamp`. Services without a time count as the youngest. Of several with one time, the one
+    /// that an object refers to keeps the value; or else the one with the lowest create revision; or else the first by
+    /// namespace and name.
     pub keeps: bool,
     /// Whether only the names decide that it keeps the value, or that another one does: it may as well be the other way
     /// round.
@@ -36,18 +38,9 @@ struct Claim {
     service: u64,
 }
 
-/// What decides which Service keeps a value: unknown time, time, whose IPAddress object refers to the Service, create
-/// revision.
-type Age = (bool, i64, Reverse<Refers>, u64);
-
-/// The IPAddress object that refers to a Service: of no address that is claimed more than once, of another one than the
-/// value, or of the value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Refers {
-    None,
-    Other,
-    Value,
-}
+/// What decides which Service keeps a value: whether an IPAddress object says that an address of the Service is that of
+/// another one, unknown time, time, whether an object refers to the Service, create revision.
+type Age = (bool, bool, i64, Reverse<bool>, u64);
 
 /// The second look at all Services, in the order of the first one.
 #[derive(Clone, Debug)]
@@ -63,16 +56,22 @@ fn is_duplicate(finding: &Finding) -> bool {
 impl Claims {
     fn observe(&mut self, service: &Service<'_>, referred: &HashMap<IpAddr, u64>) {
         let addresses = service.addresses();
-        let refers_to_it = |address| referred.get(&address) == Some(&self.services);
-        let other = if addresses.clone().any(refers_to_it) { Refers::Other } else { Refers::None };
-        for value in addresses.map(FoundValue::Address).chain(service.node_ports().map(FoundValue::Port)) {
+        // Of the addresses that several Services claim.
+        let parents = || addresses.clone().filter_map(|address| referred.get(&address));
+        let is_referred = parents().any(|parent| *parent == self.services);
+        let is_refuted = parents().any(|parent| *parent != self.services);
+        for value in addresses.clone().map(FoundValue::Address).chain(service.node_ports().map(FoundValue::Port)) {
             if let Some(claims) = self.of.get_mut(&value) {
                 let (namespace, name) = (service.namespace.into(), service.name.into());
-                let refers = match value {
-                    FoundValue::Address(address) if refers_to_it(address) => Refers::Value,
-                    _ => other,
-                };
-                let age = (service.created == 0, service.created, Reverse(refers), service.create_revision);
+                let has_it =
+                    matches!(value, FoundValue::Address(address) if referred.get(&address) == Some(&self.services));
+                let age = (
+                    is_refuted && !has_it,
+                    service.created == 0,
+                    service.created,
+                    Reverse(is_referred),
+                    service.create_revision,
+                );
                 claims.push(Claim { age, namespace, name, service: self.services });
             }
         }
@@ -225,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn of_services_of_one_age_the_one_that_the_object_refers_to_keeps_an_address() {
+    fn the_service_that_the_object_refers_to_keeps_an_address() {
         let rows = [(5, "a", "10.0.0.3", 0), (5, "b", "10.0.0.3", 0), (4, "d", "10.0.0.4", 0), (5, "c", "10.0.0.4", 0)];
         let mut audit = Audit::of_ip_addresses(None);
         audit.add_service_cidr("10.0.0.0/24".parse::<ServiceCidr>().expect("a CIDR"), true).expect("no Service");
@@ -240,15 +239,16 @@ mod tests {
             };
             audit.observe_ip_address(&object).expect("no Service");
         }
-        let expected = [("10.0.0.3".into(), "a", vec!["b", "a"]), ("10.0.0.4".into(), "c", vec!["d", "c"])];
+        // d is the older one, and the object is younger than both.
+        let expected = [("10.0.0.3".into(), "a", vec!["b", "a"]), ("10.0.0.4".into(), "d", vec!["c", "d"])];
         assert_eq!(found(&settled(audit, &rows), &rows), expected);
     }
 
     /// Or else the advice for two copies of a Service would be to keep one for its address, and the other one for its
     /// port.
     #[test]
-    fn that_service_keeps_the_ports_as_well() {
-        let rows = [(5, "a", "10.0.0.3", 30_001), (5, "b", "10.0.0.3", 30_001), (5, "c", "10.0.0.4", 30_001)];
+    fn the_other_services_lose_the_ports_as_well() {
+        let rows = [(4, "a", "10.0.0.3", 30_001), (6, "b", "10.0.0.3", 30_001), (5, "c", "10.0.0.4", 30_001)];
         let mut audit = Audit::of_ip_addresses(None);
         audit.add_service_cidr("10.0.0.0/24".parse::<ServiceCidr>().expect("a CIDR"), true).expect("no Service");
         audit.add_node_ports("30000-30009".parse().expect("ports"), Stored::default()).expect("no bits");
@@ -263,8 +263,9 @@ mod tests {
         audit.observe_ip_address(&object).expect("no Service");
         let expected = [
             ("10.0.0.3".into(), "a", vec!["b", "a"]),
-            ("30001".into(), "a", vec!["b", "a", "c"]),
-            ("30001".into(), "c", vec!["b", "a", "c"]),
+            // The object says nothing about c, which is older than b.
+            ("30001".into(), "a", vec!["c", "b", "a"]),
+            ("30001".into(), "b", vec!["c", "b", "a"]),
         ];
         assert_eq!(found(&settled(audit, &rows), &rows), expected);
     }
