@@ -150,8 +150,8 @@ func (a *Audit) AddUnseen(r Range, known []Value) (index int, err error) {
 	})
 }
 
-// WithoutClusterIPRanges says that neither the bitmaps nor the ranges of ClusterIPs are known: of addresses, only those
-// that are not valid and those of two Services are findings.
+// WithoutClusterIPRanges says that not all ranges of ClusterIPs are known: of addresses of an IP family without one,
+// only those that are not valid and those of two Services are findings.
 func (a *Audit) WithoutClusterIPRanges() error { return a.addUnseen(nil, nil) }
 
 func (a *Audit) addUnseen(r *rk.Range, known []byte) error {
@@ -298,6 +298,8 @@ const (
 	Initialised Presence = rk.PresenceInitialised
 	// Unseen: the source does not show whether there is an object, as the Kubernetes API does not.
 	Unseen Presence = rk.PresenceUnseen
+	// Unreadable: there is an object that cannot be read.
+	Unreadable Presence = rk.PresenceUnreadable
 )
 
 // ClusterIPRecords says where a cluster records its ClusterIPs.
@@ -331,17 +333,6 @@ type Bitmaps struct {
 	ServiceIPs, SecondaryServiceIPs, ServiceNodePorts Presence
 }
 
-// MissingRangeError: a range is missing without which an audit of a cluster would omit some Services, or be wrong about
-// them.
-type MissingRangeError struct {
-	// Name is the last segment of the key that the message is about.
-	Name string
-	// Message names the missing object.
-	Message string
-}
-
-func (e *MissingRangeError) Error() string { return e.Message }
-
 // ErrNoServices: values are recorded as allocated, and no Service was observed. A cluster has the kubernetes Service at
 // least, so its Services are stored elsewhere.
 var ErrNoServices = errors.New("leaks cannot be cleaned")
@@ -359,26 +350,22 @@ func (a *Audit) ObserveUnreadable(kind SubjectKind) error {
 	return detailedError(code, &details)
 }
 
-// CheckCluster reports whether this is an audit of a whole cluster, for which these bitmaps are stored; it is asked
-// once all Services were observed. If leaks are cleaned after it, as cleansLeaks says, it needs Services, too. Then,
-// and in a pass, no object may be unreadable. The error is a *MissingRangeError, or wraps ErrNoServices or
+// CheckCluster says, once all Services were observed, that this is an audit of a whole cluster, whose bitmaps are in
+// these states. A range that is missing though Services have values of its kind, and one that servers read and cannot
+// decode, are findings; all else is judged without it. upgraded is as of CompareBitmap: since then servers that record
+// ClusterIPs in IPAddress objects read no bitmap of them. If leaks are cleaned after it, as cleansLeaks says, it needs
+// Services, too. Then, and in a pass, no object may be unreadable. The error wraps ErrNoServices or
 // ErrUnreadableObjects.
-func (a *Audit) CheckCluster(bitmaps Bitmaps, cleansLeaks bool) error {
+func (a *Audit) CheckCluster(bitmaps Bitmaps, upgraded uint64, cleansLeaks bool) error {
 	var details rk.Error
 	code := rk.AuditCheckCluster(a.pointer(), uint32(bitmaps.ServiceIPs), uint32(bitmaps.SecondaryServiceIPs),
-		uint32(bitmaps.ServiceNodePorts), cleansLeaks, &details)
+		uint32(bitmaps.ServiceNodePorts), upgraded, cleansLeaks, &details)
 	runtime.KeepAlive(a)
 	switch code {
 	case rk.ResultNoServices:
 		return fmt.Errorf("%w: %s", ErrNoServices, errorMessage(&details))
 	case rk.ResultUnreadable:
 		return fmt.Errorf("%w: %s", ErrUnreadableObjects, errorMessage(&details))
-	case rk.ResultNotInitialised:
-		names := [...]string{
-			rk.BitmapServiceIPs: "serviceips", rk.BitmapSecondaryServiceIPs: "secondaryserviceips",
-			rk.BitmapServiceNodePorts: "servicenodeports",
-		}
-		return &MissingRangeError{Name: names[details.Detail.Bitmap], Message: errorMessage(&details)}
 	}
 	return detailedError(code, &details)
 }

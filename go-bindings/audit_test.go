@@ -536,10 +536,10 @@ func TestRecordRepair(t *testing.T) {
 func TestNoServices(t *testing.T) {
 	audit := must(NewAudit())
 	must(audit.AddBitmap(must(ParsePortRange("30000-30009")), Stored{Range: "30000-30009", Data: []byte{0b11}}))
-	if err := audit.CheckCluster(Bitmaps{ServiceNodePorts: Initialised}, false); err != nil {
+	if err := audit.CheckCluster(Bitmaps{ServiceNodePorts: Initialised}, 0, false); err != nil {
 		t.Error("leaks are only reported:", err)
 	}
-	err := audit.CheckCluster(Bitmaps{ServiceNodePorts: Initialised}, true)
+	err := audit.CheckCluster(Bitmaps{ServiceNodePorts: Initialised}, 0, true)
 	if !errors.Is(err, ErrNoServices) || !strings.Contains(err.Error(), "2 values") {
 		t.Error(err)
 	}
@@ -556,10 +556,10 @@ func TestUnreadable(t *testing.T) {
 		t.Fatal(err)
 	}
 	bitmaps := Bitmaps{ServiceNodePorts: Initialised}
-	if err := audit.CheckCluster(bitmaps, true); !errors.Is(err, ErrUnreadableObjects) || !strings.Contains(err.Error(), "1 object cannot be read") {
+	if err := audit.CheckCluster(bitmaps, 0, true); !errors.Is(err, ErrUnreadableObjects) || !strings.Contains(err.Error(), "1 object cannot be read") {
 		t.Error(err)
 	}
-	if err := audit.CheckCluster(bitmaps, false); err != nil {
+	if err := audit.CheckCluster(bitmaps, 0, false); err != nil {
 		t.Error("leaks are only reported:", err)
 	}
 	report := must(audit.Finish())

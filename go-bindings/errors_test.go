@@ -50,8 +50,8 @@ func TestErrorsNameTheArgument(t *testing.T) {
 	expectError(t, second(must(must(NewLeakTracker(2, 0)).Start()).Finish(nil)), ErrClosed, "use of a closed or zero object")
 
 	audit := must(NewIPAddressAudit(time.Time{}))
-	invalid(audit.CheckCluster(Bitmaps{ServiceNodePorts: 7}, true),
-		"service_node_ports 7 is none of 0 (missing), 1 (uninitialised), 2 (initialised)")
+	invalid(audit.CheckCluster(Bitmaps{ServiceNodePorts: 7}, 0, true),
+		"service_node_ports 7 is none of RK_PRESENCE_*")
 	var services Services
 	services.Add("10.0.0.1", nil)
 	invalid(audit.Observe(&services), "names are missing: where ClusterIPs are IPAddress objects, Services need them")

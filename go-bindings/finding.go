@@ -72,6 +72,11 @@ const (
 	ReasonRangeFull
 	// ReasonRangeNearlyFull: few values of a range are free; see Report.FindFullRanges. No Event has this reason.
 	ReasonRangeNearlyFull
+	// ReasonRangeNotReadable: the stored object of a range that servers read cannot be read. No Event has this reason.
+	ReasonRangeNotReadable
+	// ReasonRangeMissing: the stored object of a range is missing or not initialised, though Services have values of
+	// its kind. No Event has this reason.
+	ReasonRangeMissing
 )
 
 // IsDuplicate reports whether a value is claimed more than once: Report.ObserveClaimants finds out by which Services.
@@ -91,13 +96,15 @@ const (
 	SubjectServiceCIDR
 	// SubjectRange is a range itself.
 	SubjectRange
+	// SubjectStored is the stored object of a range that the audit does not have.
+	SubjectStored
 )
 
 // Subject is the object that a finding is about.
 type Subject struct {
 	Kind SubjectKind
 	// Ordinal is its place among those that were observed: 0 is the first. For a CIDR and a range it is the index of
-	// the range.
+	// the range, and for a stored object one of those of rk.Bitmap*.
 	Ordinal uint64
 }
 

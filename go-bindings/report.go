@@ -117,7 +117,7 @@ func (r *Report) FindFullRanges(percent uint8) error {
 type Claimant struct {
 	// Service is its place among the Services that were observed: 0 is the first.
 	Service uint64
-	// Keeps reports whether it keeps the value, which the oldest Service does.
+	// Keeps reports whether it keeps the value, as Report.ObserveClaimants says.
 	Keeps bool
 	// Tied reports whether only the names decide that it keeps the value, or that another one does: it may as well be
 	// the other way round.
@@ -128,10 +128,11 @@ type Claimant struct {
 // times; fill is as of Audit.ObserveAll. It is needed if a value is claimed more than once. After it each finding about
 // such a value is about a Service that does not keep it, and names all claimants.
 //
-// The oldest Service keeps the value. One without a time counts as the youngest; of several with one time, the one
-// that the IPAddress object refers to keeps it, or else the one with the lowest create revision, or else the first by
-// namespace and name. The error may be ErrInvalidBatch, or ErrInvalidArgument if there are more Services than in the
-// audit.
+// The Service that the IPAddress object refers to keeps an address; the others that claim it keep no port either that
+// another Service claims. Else the oldest Service keeps the value. One without a time counts as the youngest; of
+// several with one time, the one that an object refers to keeps it, or else the one with the lowest create revision,
+// or else the first by namespace and name. The error may be ErrInvalidBatch, or ErrInvalidArgument if there are more
+// Services than in the audit.
 func (r *Report) ObserveClaimants(n int, fill func(batch *Services, from, to int)) error {
 	batch := new(Services)
 	if n <= 0 {

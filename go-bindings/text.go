@@ -31,10 +31,16 @@ var witnessTexts = map[Witness]string{KeepWitness: "keep", PutWitness: "put", De
 func (w Witness) String() string { return enumText(witnessTexts, w) }
 
 var presenceTexts = map[Presence]string{
-	Missing: "missing", Uninitialised: "uninitialised", Initialised: "initialised", Unseen: "unseen",
+	Missing: "missing", Uninitialised: "uninitialised", Initialised: "initialised", Unseen: "unseen", Unreadable: "unreadable",
 }
 
 func (p Presence) String() string { return enumText(presenceTexts, p) }
+
+var rangesOutcomeTexts = map[RangesOutcome]string{
+	RangesAgree: "agree", RangesDecided: "decided", RangesHarmless: "harmless", RangesUndecided: "undecided",
+}
+
+func (o RangesOutcome) String() string { return enumText(rangesOutcomeTexts, o) }
 
 var recordsTexts = map[ClusterIPRecords]string{
 	RecordsUnknown: "unknown", RecordsInBitmaps: "bitmaps", RecordsInObjects: "IPAddress objects", RecordsInBoth: "IPAddress objects and bitmaps",
@@ -62,7 +68,7 @@ var recordTexts = map[Record]string{
 
 func (r Record) String() string { return enumText(recordTexts, r) }
 
-var subjectKindTexts = map[SubjectKind]string{SubjectService: "Service", SubjectIPAddress: "IPAddress", SubjectServiceCIDR: "ServiceCIDR", SubjectRange: "range"}
+var subjectKindTexts = map[SubjectKind]string{SubjectService: "Service", SubjectIPAddress: "IPAddress", SubjectServiceCIDR: "ServiceCIDR", SubjectRange: "range", SubjectStored: "stored range"}
 
 func (k SubjectKind) String() string { return enumText(subjectKindTexts, k) }
 

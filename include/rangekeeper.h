@@ -264,8 +264,6 @@ enum {
   RK_DETAIL_BITS = 2,
   /** detail.request is valid. */
   RK_DETAIL_REQUEST = 3,
-  /** detail.bitmap is valid. */
-  RK_DETAIL_BITMAP = 4,
 };
 
 /** The bits past the end of a range in a stored bitmap. */
@@ -276,17 +274,6 @@ typedef struct rk_bits_past_range {
   uint64_t byte;
 } rk_bits_past_range;
 
-/** The bitmaps that a cluster can have. */
-typedef uint32_t rk_bitmap;
-enum {
-  /** The primary range of ClusterIPs: serviceips. */
-  RK_BITMAP_SERVICE_IPS = 0,
-  /** The range of the other IP family: secondaryserviceips. */
-  RK_BITMAP_SECONDARY_SERVICE_IPS = 1,
-  /** The range of node ports: servicenodeports. */
-  RK_BITMAP_SERVICE_NODE_PORTS = 2,
-};
-
 /** Where a failure lies; the kind determines which member is valid. */
 typedef union rk_detail {
   /** The position of the wrong byte in the input, from 0. */
@@ -295,8 +282,6 @@ typedef union rk_detail {
   rk_bits_past_range bits;
   /** The position of the request of a batch that could not be served, from 0. */
   uint64_t request;
-  /** The bitmap that is missing. */
-  rk_bitmap bitmap;
   /** Room for a kind that comes later. */
   uint64_t reserved[4];
 } rk_detail;
@@ -802,6 +787,8 @@ enum {
   RK_PRESENCE_INITIALISED = 2,
   /** The source does not show whether there is an object, as the Kubernetes API does not. */
   RK_PRESENCE_UNSEEN = 3,
+  /** There is an object that cannot be read. */
+  RK_PRESENCE_UNREADABLE = 4,
 };
 
 /** Where a cluster records its ClusterIPs (KEP-1880). */
@@ -818,6 +805,17 @@ enum {
    * rk_audit_compare_bitmap finds that out.
    */
   RK_CLUSTER_IP_RECORDS_BOTH = 3,
+};
+
+/** The bitmaps that a cluster can have. */
+typedef uint32_t rk_bitmap;
+enum {
+  /** The primary range of ClusterIPs: serviceips. */
+  RK_BITMAP_SERVICE_IPS = 0,
+  /** The range of the other IP family: secondaryserviceips. */
+  RK_BITMAP_SECONDARY_SERVICE_IPS = 1,
+  /** The range of node ports: servicenodeports. */
+  RK_BITMAP_SERVICE_NODE_PORTS = 2,
 };
 
 /**
@@ -863,8 +861,9 @@ rk_result rk_audit_add_bitmap(rk_audit *audit, const rk_range *configured, const
  * and none about a value that is not recorded. `known` has a bit for each value that is known to be recorded, as an
  * API server refuses it: those that no Service uses are leaks. Other leaks of the range are unknown.
  *
- * If `range` is NULL, the ranges of ClusterIPs are unknown, too, and no range is added: of addresses, only those that
- * are not valid and those of two Services are findings. RK_RESULT_BITS_PAST_RANGE as of rk_audit_add_bitmap.
+ * If `range` is NULL, not all ranges of ClusterIPs are known, and no range is added: of addresses of an IP family
+ * without one, only those that are not valid and those of two Services are findings. RK_RESULT_BITS_PAST_RANGE as of
+ * rk_audit_add_bitmap.
  */
 RK_MUST_CHECK
 rk_result rk_audit_add_unseen(rk_audit *audit, const rk_range *range, const uint8_t *known, size_t known_len,
@@ -923,6 +922,8 @@ enum {
   RK_SUBJECT_KIND_SERVICE_CIDR = 2,
   /** A finding is about a range itself. */
   RK_SUBJECT_KIND_RANGE = 3,
+  /** A finding is about the stored object of a range that the audit does not have: one of RK_BITMAP_*. */
+  RK_SUBJECT_KIND_STORED = 4,
 };
 
 /**
@@ -936,17 +937,19 @@ RK_MUST_CHECK
 rk_result rk_audit_observe_unreadable(rk_audit *audit, rk_subject_kind kind, rk_error *error);
 
 /**
- * Checks that this audit covers a whole cluster whose bitmaps are in the given states (RK_PRESENCE_MISSING to
- * _INITIALISED), once all Services are observed. Otherwise its findings about some Services would be missing or wrong.
+ * Says, once all Services are observed, that this audit covers a whole cluster, whose bitmaps are in the given states
+ * (RK_PRESENCE_*). A range that is missing though Services have values of its kind, and one that servers read and
+ * cannot decode, are findings; all else is judged without it. `upgraded` is as of rk_audit_compare_bitmap: since then
+ * servers that record ClusterIPs in IPAddress objects read no bitmap of them.
  *
- * RK_RESULT_NOT_INITIALISED, with the bitmap in `error`. RK_RESULT_NO_SERVICES if `cleans_leaks` says that leaks
- * are cleaned after the audit, values are recorded as allocated, and no Service was observed: a cluster has the
- * kubernetes Service at least, so its Services are stored elsewhere. RK_RESULT_UNREADABLE if objects could not be
- * read, and leaks are cleaned after the audit, or the audit is that of an rk_repair_pass.
+ * RK_RESULT_NO_SERVICES if `cleans_leaks` says that leaks are cleaned after the audit, values are recorded as
+ * allocated, and no Service was observed: a cluster has the kubernetes Service at least, so its Services are stored
+ * elsewhere. RK_RESULT_UNREADABLE if objects could not be read, and leaks are cleaned after the audit, or the audit is
+ * that of an rk_repair_pass.
  */
 RK_MUST_CHECK
-rk_result rk_audit_check_cluster(const rk_audit *audit, rk_presence service_ips, rk_presence secondary_service_ips,
-                                 rk_presence service_node_ports, bool cleans_leaks, rk_error *error);
+rk_result rk_audit_check_cluster(rk_audit *audit, rk_presence service_ips, rk_presence secondary_service_ips,
+                                 rk_presence service_node_ports, uint64_t upgraded, bool cleans_leaks, rk_error *error);
 
 /**
  * Ends and closes the audit.
@@ -955,6 +958,54 @@ rk_result rk_audit_check_cluster(const rk_audit *audit, rk_presence service_ips,
  */
 RK_MUST_CHECK
 rk_result rk_audit_finish(rk_audit *audit, rk_report **report, rk_error *error);
+
+/** What the ranges that a cluster names, and the values that its Services use, say together. */
+typedef uint32_t rk_ranges_outcome;
+enum {
+  /** All ranges are the same, and not nearly all of the values lie outside. */
+  RK_RANGES_OUTCOME_AGREE = 0,
+  /** The ranges differ, and nearly all values lie in those that are not wrong. */
+  RK_RANGES_OUTCOME_DECIDED = 1,
+  /** The ranges differ, and nearly all values lie in each of them, as after a range was widened. */
+  RK_RANGES_OUTCOME_HARMLESS = 2,
+  /** Nearly all values lie outside of the only range, or no range has nearly all of them. */
+  RK_RANGES_OUTCOME_UNDECIDED = 3,
+};
+
+/** The judgement on the ranges that a cluster names. */
+typedef struct rk_ranges_verdict {
+  /** What they say together. */
+  rk_ranges_outcome outcome;
+  /** Whether the values show that the flag is wrong. */
+  bool flag_is_wrong;
+  /** Whether they show that the ServiceCIDR object is. */
+  bool service_cidr_is_wrong;
+  /** Whether they show that the bitmaps are. */
+  bool bitmap_is_wrong;
+  /** How many values there are. */
+  uint64_t values;
+  /** How many of them lie in the ranges of the flag. */
+  uint64_t in_flag;
+  /** How many lie in those of the ServiceCIDR object. */
+  uint64_t in_service_cidr;
+  /** How many lie in those of the bitmaps. */
+  uint64_t in_bitmap;
+  /** 0. Room for a field that comes later: the struct never becomes longer. */
+  uint64_t reserved[2];
+} rk_ranges_verdict;
+
+/**
+ * Judges by the `values` that Services use which of the ranges that a cluster names is the wrong one: those of the
+ * servers' `flag` (--service-cluster-ip-range or --service-node-port-range), of the ServiceCIDR object kubernetes, and
+ * of the stored bitmaps. Each text has a range, or two that are separated by a comma, or is empty if nothing is known
+ * or stored. Nearly all values are nine of ten.
+ *
+ * RK_RESULT_INVALID_RANGE; RK_RESULT_NOT_IN_RANGE for a value that is none.
+ */
+RK_MUST_CHECK
+rk_result rk_ranges_judge(const char *flag, size_t flag_len, const char *service_cidr, size_t service_cidr_len,
+                          const char *bitmap, size_t bitmap_len, const rk_value *values, size_t values_len,
+                          rk_ranges_verdict *verdict, rk_error *error);
 
 /* --------------------------------------------------------------------------------------------- Findings and reports */
 
@@ -982,7 +1033,8 @@ enum {
   RK_SEVERITY_NONE = 0,
   /**
    * Two Services answer on one value (on a port if their protocols are the same), or no range hands the value out, so
-   * that nothing is bound to forward it; or an IPAddress object is one that no API server accepts.
+   * that nothing is bound to forward it; or an IPAddress object is one that no API server accepts; or the range itself
+   * is missing or cannot be read, so that no Service with a value of it is created.
    */
   RK_SEVERITY_BREAKS_TRAFFIC = 1,
   /** The value is in use and not recorded, or not for good, so that a server may allocate it a second time. */
@@ -1054,6 +1106,13 @@ enum {
   RK_REASON_RANGE_FULL = 15,
   /** Few values of a range are free. No Event has this reason. */
   RK_REASON_RANGE_NEARLY_FULL = 16,
+  /** The stored object of a range that servers read cannot be read. No Event has this reason. */
+  RK_REASON_RANGE_NOT_READABLE = 17,
+  /**
+   * The stored object of a range is missing or not initialised, though Services have values of its kind. No Event
+   * has this reason.
+   */
+  RK_REASON_RANGE_MISSING = 18,
 };
 
 /** The value of a finding; the kind determines which member is valid, for a text none. */
@@ -1072,7 +1131,7 @@ typedef struct rk_finding {
   rk_subject_kind subject_kind;
   /**
    * Which Service or IPAddress object, by its place among those that were observed: 0 is the first. For a CIDR of a
-   * ServiceCIDR object, and for a range, its place among the ranges.
+   * ServiceCIDR object, and for a range, its place among the ranges; for a stored object its RK_BITMAP_*.
    */
   uint64_t subject;
   /**
@@ -1084,7 +1143,7 @@ typedef struct rk_finding {
   rk_remedy remedy;
   /** Whether the repair leaves it for now, since a Service that uses the value may still be under way. */
   bool stays;
-  /** The kind of value that it is about: RK_VALUE_KIND_IPV4, _IPV6, _PORT or _TEXT. A range is a text. */
+  /** The kind of value that it is about: RK_VALUE_KIND_IPV4, _IPV6, _PORT or _TEXT. A range, or its name, is a text. */
   rk_value_kind value_kind;
   /** The value; for a text see rk_report_finding_texts. */
   rk_found_value value;
@@ -1212,7 +1271,7 @@ typedef struct rk_leak {
 typedef struct rk_claimant {
   /** Which Service, by its place among those that were observed: 0 is the first. */
   uint64_t service;
-  /** Whether it keeps the value, which the oldest Service does. */
+  /** Whether it keeps the value, as rk_report_observe_claimants says. */
   bool keeps;
   /**
    * Whether only the names decide that it keeps the value, or that another one does: it may as well be the other way
@@ -1330,9 +1389,10 @@ rk_result rk_report_find_full_ranges(rk_report *report, uint8_t percent);
  * does not keep it, findings are sorted by subject_kind and subject, and rk_report_claimants writes all Services that
  * claim it.
  *
- * The oldest Service keeps the value. One without a time counts as the youngest; of several with one time, the one
- * that the IPAddress object refers to keeps it, or else the one with the lowest create revision, or else the first by
- * namespace and name.
+ * The Service that the IPAddress object refers to keeps an address; the others that claim it keep no port either that
+ * another Service claims. Else the oldest Service keeps the value. One without a time counts as the youngest; of
+ * several with one time, the one that an object refers to keeps it, or else the one with the lowest create revision,
+ * or else the first by namespace and name.
  *
  * RK_RESULT_INVALID_BATCH, and nothing of the batch is observed; RK_RESULT_INVALID_ARGUMENT if there are more Services
  * than in the audit.

@@ -74,8 +74,14 @@ type Audit struct {
 	atRest bool
 	// missing is the default ServiceCIDR if it is not stored. At rest a repair writes it.
 	missing *networkingv1.ServiceCIDR
+	// damaged says by name what is wrong with the stored ranges that cannot be read.
+	damaged map[string]error
 	// wide says that the range of node ports is not known, and all ports were audited.
 	wide bool
+	// doubtsRange says that the Services speak against the stored range of ClusterIPs.
+	doubtsRange bool
+	// lacksClusterIPs says that not all ranges of ClusterIPs are known.
+	lacksClusterIPs bool
 	// ranges are in the order of the core's.
 	ranges []auditedRange
 	// ofBootstrap are the findings about the objects of the bootstrap controllers, bootstrapRepairs what repairs them.
@@ -95,6 +101,9 @@ type auditedRange struct {
 	stored clusterstate.StoredRange
 	// notReady says of a ServiceCIDR that servers allocate no new address from it.
 	notReady bool
+	// lost says that the stored object is missing or cannot be read; text is what its range was, or kube-apiserver's
+	// default.
+	lost bool
 }
 
 // isBitmap reports whether it is the bitmap of that name. A ServiceCIDR object can have the same name.
@@ -102,9 +111,8 @@ func (r *auditedRange) isBitmap(name string) bool {
 	return r.name == name && r.record != rangekeeper.RecordIPAddresses
 }
 
-// New audits a state. The error names the key of what cannot be used: a range
-// that is invalid or of the wrong kind, a bitmap with bits past its range, one range of
-// ClusterIPs set up and the other not; of a repair an object that cannot be decoded.
+// New audits a state. A range that is missing or cannot be read is a finding, and all else is judged without it. The
+// error of a repair names an object that cannot be decoded.
 //
 // Cost: proportional to the number of objects.
 func New(state *clusterstate.State, o Options) (*Audit, error) {
@@ -121,12 +129,10 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 			APIVersion: APIVersion, Kind: KindAudit, Source: o.Source,
 			Ranges: []Range{},
 		},
+		damaged: map[string]error{},
 	}
 	if !o.Bitmap {
-		var err error
-		if a.missing, err = missingServiceCIDR(state); err != nil {
-			return nil, err
-		}
+		a.missing = missingServiceCIDR(state)
 	}
 	byObjects := state.ClusterIPRecords().HasObjects() && !o.Bitmap
 	core, err := begin(o, byObjects)
@@ -140,9 +146,7 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 	for _, name := range []string{clusterstate.ServiceIPs, clusterstate.SecondaryServiceIPs, clusterstate.ServiceNodePorts} {
 		isRead := slices.ContainsFunc(o.Read, func(r ReadRange) bool { return r.Name == name })
 		if stored, ok := state.Ranges[name]; ok && !isRead {
-			if err := a.addBitmap(core, name, stored); err != nil {
-				return nil, fmt.Errorf("key %s: %w", stored.Key, err)
-			}
+			a.addBitmap(core, name, stored)
 		}
 	}
 	if byObjects {
@@ -154,9 +158,12 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 		}
 	}
 	if state.Unseen != nil {
-		if err := a.addUnseen(core, byObjects); err != nil {
-			return nil, err
-		}
+		err = a.addUnseen(core, byObjects)
+	} else {
+		err = a.addLost(core, byObjects)
+	}
+	if err != nil {
+		return nil, err
 	}
 	err = core.ObserveAll(len(state.Services), func(batch *rangekeeper.Services, from, to int) {
 		for i := range state.Services[from:to] {
@@ -223,37 +230,46 @@ func begin(o Options, byObjects bool) (*rangekeeper.Audit, error) {
 // Report returns the document. It must not be changed.
 func (a *Audit) Report() *Report { return a.report }
 
-// addBitmap adds a stored range to the audit.
-func (a *Audit) addBitmap(core *rangekeeper.Audit, name string, stored clusterstate.StoredRange) error {
+// addBitmap adds a stored range to the audit, or notes why it cannot be read.
+func (a *Audit) addBitmap(core *rangekeeper.Audit, name string, stored clusterstate.StoredRange) {
+	text, data, err := contentOf(stored)
+	if err == nil && text == "" {
+		a.report.Ranges = append(a.report.Ranges, Range{Name: name, Mode: ModeUninitialized})
+		return
+	}
+	var r rangekeeper.Range
+	if err == nil {
+		r, err = parserOf(name)(text)
+	}
+	if err == nil {
+		_, err = core.AddBitmap(r, rangekeeper.Stored{Range: text, Data: data})
+	}
+	if err != nil {
+		a.damaged[name] = err
+		return
+	}
+	a.ranges = append(a.ranges, auditedRange{name: name, text: r.String(), stored: stored})
+}
+
+// contentOf returns the range and the bitmap of a stored object.
+func contentOf(stored clusterstate.StoredRange) (text string, data []byte, err error) {
 	object, err := rangekeeper.DecodeRangeAllocation(stored.Value)
 	if err != nil {
-		return err
+		return "", nil, err
 	}
 	defer object.Close()
-	text, err := object.Range()
-	if err != nil {
-		return err
+	if text, err = object.Range(); err != nil {
+		return "", nil, err
 	}
-	if text == "" {
-		a.report.Ranges = append(a.report.Ranges, Range{Name: name, Mode: ModeUninitialized})
-		return nil
-	}
-	data, err := object.Data(nil)
-	if err != nil {
-		return err
-	}
-	of := rangekeeper.Stored{Range: text, Data: data}
-	parse := rangekeeper.ParseCIDR
+	data, err = object.Data(nil)
+	return text, data, err
+}
+
+func parserOf(name string) func(string) (rangekeeper.Range, error) {
 	if name == clusterstate.ServiceNodePorts {
-		parse = rangekeeper.ParsePortRange
+		return rangekeeper.ParsePortRange
 	}
-	r, err := parse(text)
-	if err == nil {
-		text = r.String()
-		_, err = core.AddBitmap(r, of)
-	}
-	a.ranges = append(a.ranges, auditedRange{name: name, text: text, stored: stored})
-	return err
+	return rangekeeper.ParseCIDR
 }
 
 // compareBitmaps has the bitmaps of ClusterIPs compared with the IPAddress objects, if
@@ -313,16 +329,12 @@ func (a *Audit) addObjects(core *rangekeeper.Audit) error {
 	return nil
 }
 
-// check refuses a cluster without a range that it needs, whose key the error names, or
-// without Services.
+// check tells the core which ranges are stored, and refuses the repair of a cluster without Services.
 func (a *Audit) check(core *rangekeeper.Audit, cleansLeaks bool) error {
 	err := core.CheckCluster(rangekeeper.Bitmaps{
 		ServiceIPs: a.presence(clusterstate.ServiceIPs), SecondaryServiceIPs: a.presence(clusterstate.SecondaryServiceIPs),
 		ServiceNodePorts: a.presence(clusterstate.ServiceNodePorts),
-	}, cleansLeaks)
-	if missing := (*rangekeeper.MissingRangeError)(nil); errors.As(err, &missing) {
-		return fmt.Errorf("key %s%s: %w", a.state.RangesPrefix, missing.Name, err)
-	}
+	}, uint64(a.state.UpgradedAt), cleansLeaks)
 	if errors.Is(err, rangekeeper.ErrUnreadableObjects) {
 		return a.state.CheckReadable()
 	}
@@ -333,10 +345,14 @@ func (a *Audit) check(core *rangekeeper.Audit, cleansLeaks bool) error {
 }
 
 func (a *Audit) presence(name string) rangekeeper.Presence {
-	if _, ok := a.state.Ranges[name]; !ok {
+	switch _, ok := a.state.Ranges[name]; {
+	case a.state.Unseen != nil:
+		return rangekeeper.Unseen
+	case a.damaged[name] != nil:
+		return rangekeeper.Unreadable
+	case !ok:
 		return rangekeeper.Missing
-	}
-	if slices.ContainsFunc(a.ranges, func(r auditedRange) bool { return r.isBitmap(name) }) {
+	case slices.ContainsFunc(a.ranges, func(r auditedRange) bool { return r.isBitmap(name) && !r.lost }):
 		return rangekeeper.Initialised
 	}
 	return rangekeeper.Uninitialised
@@ -486,6 +502,8 @@ func (a *Audit) finding(f rangekeeper.Finding) Finding {
 		finding.Kind, finding.Name = KindIPAddress, a.state.IPAddresses[f.Subject.Ordinal].Name
 	case rangekeeper.SubjectServiceCIDR:
 		finding.Kind, finding.Name = KindServiceCIDR, a.ranges[f.Subject.Ordinal].name
+	case rangekeeper.SubjectStored:
+		a.describeStored(&finding)
 	case rangekeeper.SubjectRange:
 		of := a.ranges[f.Subject.Ordinal]
 		finding.Kind, finding.Name = KindRangeAllocation, of.name

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -103,7 +104,7 @@ func (a *Audit) Explain(value rangekeeper.Value) (*Explanation, error) {
 		return nil, err
 	}
 	e.Services = append([]string{}, users[value]...)
-	e.Findings = a.findingsAbout(e.Value)
+	e.Findings = a.findingsAbout(value)
 	leaked := slices.ContainsFunc(a.report.Leaks, func(l Leak) bool { return l.Value == e.Value })
 	isUnseen := e.RangeUnknown || slices.ContainsFunc(e.Places, func(p Place) bool { return p.Allocated == nil })
 	if leaked || len(e.Services) > 0 || !isUnseen {
@@ -176,11 +177,14 @@ func (a *Audit) ExplainService(namespace, name string) ([]*Explanation, error) {
 	return all, nil
 }
 
-// findingsAbout returns the findings about a value, also those that have another text of it.
-func (a *Audit) findingsAbout(value string) []Finding {
+// findingsAbout returns the findings about a value, also those that have another text of it, and about the stored
+// objects of ranges of its kind that are missing or cannot be read.
+func (a *Audit) findingsAbout(value rangekeeper.Value) []Finding {
 	all := []Finding{}
 	for _, f := range a.report.Findings {
-		if canonical, err := rangekeeper.ParseValue(f.Value); f.Value == value || err == nil && canonical.String() == value {
+		canonical, err := rangekeeper.ParseValue(f.Value)
+		isOfKind := (f.Name == clusterstate.ServiceNodePorts) == value.IsPort()
+		if f.Value == value.String() || err == nil && canonical == value || f.IsLost() && isOfKind {
 			all = append(all, f)
 		}
 	}

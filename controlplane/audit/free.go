@@ -59,6 +59,9 @@ func (a *Audit) Free(name string, n int) (*FreeList, error) {
 		rows = slices.DeleteFunc(rows, func(row Range) bool { return !isObject(row) })
 	}
 	if a.wide && name == clusterstate.ServiceNodePorts && !isObject(rows[0]) {
+		if a.state.Unseen == nil {
+			return nil, errors.New("the range of node ports is not known: its stored object is missing or cannot be read")
+		}
 		return nil, errors.New("the range of node ports is not known over the Kubernetes API: name it with --service-node-port-range")
 	}
 	list := &FreeList{APIVersion: APIVersion, Kind: KindFreeList, Source: a.report.Source, Bands: []FreeBand{}, Unreadable: a.report.Unreadable, Unknown: a.unknownOf(name)}

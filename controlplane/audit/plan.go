@@ -48,6 +48,9 @@ type RangePlan struct {
 	Range string   `json:"range"`
 	Set   []string `json:"set"`
 	Clear []string `json:"clear"`
+	// Action is write or delete for the object of a range that is missing or cannot be read: it is written again with
+	// the values that Services use, or deleted, so that a server sets the range up; empty for others.
+	Action string `json:"action,omitempty"`
 }
 
 // ObjectPlan is what changes for the IPAddress object of one address: it is created,
@@ -109,7 +112,7 @@ func (p *Plan) LeftToOwners() []Finding {
 // ChangesAny reports whether a value is set or cleared, or an object changes. The deletion of a lease is a change if
 // there is a finding about it: others expire soon after the start of etcd.
 func (p *Plan) ChangesAny() bool {
-	return p.ServiceCIDR != nil || len(p.Objects) > 0 || slices.ContainsFunc(p.Findings, p.RepairsServers) || slices.ContainsFunc(p.Ranges, func(r RangePlan) bool { return len(r.Set)+len(r.Clear) > 0 })
+	return p.ServiceCIDR != nil || len(p.Objects) > 0 || slices.ContainsFunc(p.Findings, p.RepairsServers) || slices.ContainsFunc(p.Ranges, func(r RangePlan) bool { return len(r.Set)+len(r.Clear) > 0 || r.Action != "" })
 }
 
 // changesObject reports whether the IPAddress object of an address is created, replaced or removed.
@@ -144,6 +147,9 @@ func (f *Finding) isOfEndpoints() bool {
 func (p *Plan) repairs(f Finding) bool {
 	if p.RepairsServers(f) {
 		return true
+	}
+	if f.IsLost() {
+		return slices.ContainsFunc(p.Ranges, func(r RangePlan) bool { return r.Name == f.Name && r.Action != "" })
 	}
 	if f.Remedy != rangekeeper.RemedyRepair {
 		return f.Remedy == rangekeeper.RemedyAPIServer && p.changesObject(f.Value)
@@ -242,11 +248,12 @@ func (a *Audit) Plan() (*Plan, error) {
 			p.Ranges = append(p.Ranges, RangePlan{Name: r.name, Range: r.text, Set: set, Clear: clear})
 		}
 	}
-	p.sortRanges()
 	var err error
 	if p.Findings, err = a.findings(); err != nil {
 		return nil, err
 	}
+	p.Ranges = append(p.Ranges, a.lostPlans(p.Findings)...)
+	p.sortRanges()
 	if p.Leaks, err = a.leaks(); err != nil {
 		return nil, err
 	}
@@ -303,6 +310,13 @@ func (a *Audit) NewValues(now time.Time) (map[string][]byte, error) {
 			return nil, fmt.Errorf("key %s: %w", r.stored.Key, err)
 		}
 		all[r.stored.Key] = value
+	}
+	for _, plan := range a.lostPlans(a.report.Findings) {
+		value, err := a.lostValue(plan)
+		if err != nil {
+			return nil, fmt.Errorf("key %s%s: %w", a.state.RangesPrefix, plan.Name, err)
+		}
+		all[a.state.RangesPrefix+plan.Name] = value
 	}
 	if a.missing != nil {
 		value, err := a.state.EncodeServiceCIDR(newServiceCIDR(a.missing, now))

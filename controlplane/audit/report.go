@@ -51,8 +51,8 @@ const (
 	// ModeStale is a bitmap of ClusterIPs that is left over in a cluster that has
 	// gone over to IPAddress objects: no server writes it, and it is not audited.
 	ModeStale RangeMode = "stale"
-	// ModeUnseen is a bitmap that the source cannot read. It has bounds: the values that Services use or that are known
-	// to be recorded are used, and no more than the others are free.
+	// ModeUnseen is a bitmap that the source cannot read, or that is missing or damaged. It has bounds: the values that
+	// Services use or that are known to be recorded are used, and no more than the others are free.
 	ModeUnseen RangeMode = "unseen"
 	// ModeUninitialized is a bitmap that no server has set up yet: there is
 	// nothing to compare with.
@@ -172,11 +172,11 @@ func (f *Finding) Subject() string {
 	return f.Reason
 }
 
-// Claimant is an object that claims a value. The oldest one keeps the value; the
-// others are to change it, or to be recreated. One without a time counts as the
-// youngest; of several with one time, the one that the IPAddress object of an address refers to keeps the address, and
-// the ports that the same Services claim; or else the one that was written to etcd first; or else the first by
-// namespace and name.
+// Claimant is an object that claims a value. The Service that the IPAddress object of an address refers to keeps the
+// address, and the others that claim it keep no port either that another Service claims; else the oldest one keeps the
+// value. The others are to change it, or to be recreated. One without a time counts as the youngest; of several with
+// one time, the one that an object refers to keeps the value; or else the one that was written to etcd first; or else
+// the first by namespace and name.
 type Claimant struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`

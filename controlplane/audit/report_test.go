@@ -112,8 +112,12 @@ func TestOneFamilyMissing(t *testing.T) {
 	}
 	primary := state.Ranges["serviceips"]
 	delete(state.Ranges, "serviceips")
-	if _, err := audit.New(state, audit.Options{}); err == nil || !strings.Contains(err.Error(), "no serviceips beside it") || !strings.Contains(err.Error(), "/registry/ranges/secondaryserviceips") {
-		t.Errorf("got %v", err)
+	without, err := audit.New(state, audit.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := without.Report().Findings; len(all) != 1 || all[0].Reason != "RangeMissing" || all[0].Name != "serviceips" {
+		t.Errorf("%+v", all)
 	}
 	state.Ranges["serviceips"] = primary
 	delete(state.Ranges, "secondaryserviceips")
@@ -149,10 +153,10 @@ func TestRangeMissing(t *testing.T) {
 		options audit.Options
 		want    string
 	}{
-		{etcdtest.DualStack, []string{"serviceips", "secondaryserviceips"}, audit.Options{}, "key /registry/ranges/serviceips: is missing, but "},
-		{etcdtest.DualStack, []string{"servicenodeports"}, audit.Options{}, "key /registry/ranges/servicenodeports: is missing, but "},
-		{etcdtest.SingleStack, []string{"servicenodeports"}, audit.Options{}, "key /registry/ranges/servicenodeports: is missing, but "},
-		{etcdtest.SingleStack, []string{"serviceips"}, audit.Options{Bitmap: true}, "key /registry/ranges/serviceips: is missing, but "},
+		{etcdtest.DualStack, []string{"serviceips", "secondaryserviceips"}, audit.Options{}, "RangeMissing serviceips"},
+		{etcdtest.DualStack, []string{"servicenodeports"}, audit.Options{}, "RangeMissing servicenodeports"},
+		{etcdtest.SingleStack, []string{"servicenodeports"}, audit.Options{}, "RangeMissing servicenodeports"},
+		{etcdtest.SingleStack, []string{"serviceips"}, audit.Options{Bitmap: true}, "RangeMissing serviceips"},
 	} {
 		state, err := clusterstate.ReadSnapshotFile(t.Context(), etcdtest.Fixture(c.cluster, "clean.db.gz"), clusterstate.Options{})
 		if err != nil {
@@ -161,13 +165,23 @@ func TestRangeMissing(t *testing.T) {
 		for _, name := range c.ranges {
 			delete(state.Ranges, name)
 		}
-		if _, err := audit.New(state, c.options); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s without %v: %v", c.cluster, c.ranges, err)
+		found := func() (all []string) {
+			a, err := audit.New(state, c.options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range a.Report().Findings {
+				all = append(all, f.Reason+" "+f.Value)
+			}
+			return all
+		}
+		if all := found(); !slices.Equal(all, []string{c.want}) {
+			t.Errorf("%s without %v: %q", c.cluster, c.ranges, all)
 		}
 		// Without Services nothing is amiss.
 		state.Services = nil
-		if _, err := audit.New(state, c.options); err != nil {
-			t.Errorf("%s without %v and Services: %v", c.cluster, c.ranges, err)
+		if all := found(); len(all) > 0 {
+			t.Errorf("%s without %v and Services: %q", c.cluster, c.ranges, all)
 		}
 	}
 }

@@ -1,8 +1,6 @@
 package audit
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -10,19 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
-	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// ErrNoServiceCIDR says that ClusterIPs are IPAddress objects, and that their range is not stored.
-var ErrNoServiceCIDR = errors.New("there are IPAddress objects and no ServiceCIDR, and nothing else stores the range of ClusterIPs: " +
-	"a kube-apiserver creates the ServiceCIDR from --service-cluster-ip-range when it starts; run this again after that, on a new snapshot if it reads one")
-
-// missingServiceCIDR returns the default ServiceCIDR if it is missing. Its CIDRs are those of the bitmaps that
-// Kubernetes 1.33 writes beside IPAddress objects. Bitmaps that an upgrade has left over do not count: the flag may
-// have changed since, and a server does not correct the CIDRs of a ServiceCIDR.
-func missingServiceCIDR(state *clusterstate.State) (*networkingv1.ServiceCIDR, error) {
+// missingServiceCIDR returns the default ServiceCIDR if it is missing and its range is stored elsewhere. Its CIDRs are
+// those of the bitmaps that Kubernetes 1.33 writes beside IPAddress objects. Bitmaps that an upgrade has left over do
+// not count: the flag may have changed since, and a server does not correct the CIDRs of a ServiceCIDR.
+func missingServiceCIDR(state *clusterstate.State) *networkingv1.ServiceCIDR {
 	if len(state.ServiceCIDRs)+state.CountUnreadable(KindServiceCIDR) > 0 || len(state.IPAddresses) == 0 {
-		return nil, nil
+		return nil
 	}
 	missing := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: clusterstate.DefaultServiceCIDR}}
 	for _, name := range []string{clusterstate.ServiceIPs, clusterstate.SecondaryServiceIPs} {
@@ -30,27 +23,15 @@ func missingServiceCIDR(state *clusterstate.State) (*networkingv1.ServiceCIDR, e
 		if !ok || state.UpgradedAt != 0 {
 			continue
 		}
-		text, err := rangeOf(stored)
-		if err != nil {
-			return nil, fmt.Errorf("key %s: %w", stored.Key, err)
-		}
-		if text != "" {
+		// One that cannot be read is a finding.
+		if text, _, err := contentOf(stored); err == nil && text != "" {
 			missing.Spec.CIDRs = append(missing.Spec.CIDRs, text)
 		}
 	}
 	if len(missing.Spec.CIDRs) == 0 {
-		return nil, ErrNoServiceCIDR
+		return nil
 	}
-	return missing, nil
-}
-
-func rangeOf(stored clusterstate.StoredRange) (string, error) {
-	object, err := rangekeeper.DecodeRangeAllocation(stored.Value)
-	if err != nil {
-		return "", err
-	}
-	defer object.Close()
-	return object.Range()
+	return missing
 }
 
 // serviceCIDRs are those that are stored, or else the missing one.

@@ -30,10 +30,10 @@ func (a *Audit) unknown(name string, hides []Severity, format string, args ...an
 // knowsRange reports whether the source says which values of this kind there are.
 func (a *Audit) knowsRange(value rangekeeper.Value) bool {
 	switch unseen := a.state.Unseen; {
-	case unseen == nil:
-		return true
 	case value.IsPort():
 		return !a.wide
+	case unseen == nil:
+		return !a.lacksClusterIPs
 	default:
 		return len(a.state.ServiceCIDRs)+len(unseen.ClusterIPRanges) > 0
 	}

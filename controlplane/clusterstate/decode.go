@@ -145,6 +145,12 @@ func (s *State) EncodeServiceCIDR(o *networkingv1.ServiceCIDR) ([]byte, error) {
 	return s.encode(serviceCIDRKind, o)
 }
 
+// EncodeRange returns the value that a server stores for a range of ClusterIPs or node ports and its bitmap.
+func EncodeRange(text string, data []byte) ([]byte, error) {
+	k := kind{name: "RangeAllocation", versions: []string{"v1"}}
+	return encode(k.versions[0], k, &corev1.RangeAllocation{Range: text, Data: data})
+}
+
 // EncodeEndpoints returns the value that a server stores for an object.
 func EncodeEndpoints(o *corev1.Endpoints) ([]byte, error) {
 	return encode(endpointsKind.versions[0], endpointsKind, o)

@@ -56,12 +56,31 @@ var entries = []Entry{
 			"no other Service, as it may get the address. `rangekeeper repair --to-file` removes the object from a snapshot, if its name is an address.",
 	},
 	{
+		"RangeNotReadable", "A range that no server can read",
+		"The stored object of a range of ClusterIPs or node ports, a key below /registry/ranges/, is damaged: it cannot be " +
+			"decoded, or its bitmap does not fit its range.",
+		"Each Service that needs a value of the range is refused, and a kube-apiserver that starts ends with an error.",
+		"An administrator deletes the key: `etcdctl del /registry/ranges/NAME`. Then each kube-apiserver that starts or runs sets " +
+			"the range up from its flag, with the values that Services use, within 3 minutes; until that it refuses a Service that " +
+			"needs a value. `rangekeeper repair --to-file` writes the object into a snapshot with the values that Services use, or " +
+			"deletes it if its range is not known.",
+	},
+	{
+		"RangeMissing", "A range that is not stored",
+		"Services have ClusterIPs or node ports, and the object that stores their range does not exist or has no range yet: a key " +
+			"below /registry/ranges/, or, where ClusterIPs are IPAddress objects, the ServiceCIDR kubernetes.",
+		"Until an API server sets the range up, it refuses each Service that needs a value of it.",
+		"A kube-apiserver sets up its ranges from its flags, with the values that Services use, when it starts and every 3 " +
+			"minutes; the ServiceCIDR within a minute. If the range stays missing, its log says why. `rangekeeper repair --to-file` " +
+			"writes the range of node ports into a snapshot, unless a Service has a port outside of the default range.",
+	},
+	{
 		"ClusterIPAlreadyAllocated", "Services share one ClusterIP",
 		"Two or more Services have the same ClusterIP.",
 		"kube-proxy forwards each port of the address to one of the Services only. Clients of the other Services reach the wrong " +
 			"backends or none.",
-		"Let the oldest Service keep the address. Delete and recreate the others: a ClusterIP cannot be changed. A repair cannot " +
-			"decide this. If a Service has the address twice, recreate it. A stock kube-apiserver frees the address when one of the " +
+		"Let the Service keep the address that its IPAddress object refers to, or without such an object the oldest one. Delete and " +
+			"recreate the others: a ClusterIP cannot be changed. A repair cannot decide this. If a Service has the address twice, recreate it. A stock kube-apiserver frees the address when one of the " +
 			"Services is deleted, and may hand it out again: create no other Service until an audit no longer finds the address. With a bitmap, " +
 			"run `rangekeeper repair --endpoints ... --apply` at once. With IPAddress objects, the next repair pass of kube-apiserver, " +
 			"within 3 minutes, creates the object for the Service that keeps the address.",
@@ -91,16 +110,23 @@ var entries = []Entry{
 		"The ClusterIP of a Service lies in no range, or is an address that a range does not hand out, such as its network address.",
 		"Nothing routes or reserves the address: network plugins and firewalls are configured for the ranges, and another network " +
 			"may use it. kube-proxy alone may still forward it, until the Service must be recreated.",
-		"Delete and recreate the Service. If many Services are affected, the range was changed: restore the former " +
-			"--service-cluster-ip-range, or (Kubernetes 1.33 or later) add a ServiceCIDR object for the former range.",
+		"If only some Services are outside, delete and recreate them. If nearly all are, as the message says, do not: the range " +
+			"may be wrong. Compare it with --service-cluster-ip-range of the servers; `rangekeeper preflight` does, and names what is " +
+			"wrong. If the flag has the addresses of the Services, the stored range is wrong: `kubectl delete servicecidr " +
+			"kubernetes`, and the servers create it again from their flag within a minute, and the IPAddress objects within 3 " +
+			"minutes; create no Service before that. A wrong bitmap they rewrite by themselves. If the flag is wrong, restore the " +
+			"former one. If the range was changed on purpose, add a ServiceCIDR object for the former range (Kubernetes 1.33 or " +
+			"later).",
 	},
 	{
 		"PortOutOfRange", "A node port outside of the range",
 		"The node port of a Service lies outside of --service-node-port-range.",
 		"Nothing reserves the port: firewalls and load balancers are configured for the range, and a process on a node may use the " +
 			"port. The API server refuses to create the Service again.",
-		"Remove or change spec.ports[].nodePort (or spec.healthCheckNodePort, which needs a new Service). If many Services are affected, " +
-			"restore the former --service-node-port-range.",
+		"If only some Services are outside, remove or change spec.ports[].nodePort (or spec.healthCheckNodePort, which needs a " +
+			"new Service). If nearly all are, as the message says, do not: compare the stored range with --service-node-port-range of " +
+			"the servers. If the flag has the ports of the Services, a server that starts with it rewrites the stored range by " +
+			"itself; otherwise restore the former flag.",
 	},
 	{
 		"ServiceCIDRFull", "A range without any address",
@@ -161,30 +187,33 @@ var entries = []Entry{
 	},
 	{
 		"EndpointsNotValid", "Endpoints that a server does not write",
-		"The Endpoints of the Service kubernetes have more than one subset, or ports that an API server refuses. They were " +
-			"written by hand or into etcd.",
+		"The Endpoints of the Service kubernetes have ports that an API server refuses, or, while servers hold leases, more than " +
+			"one subset. They were written by hand or into etcd.",
 		"Connections can go to a wrong port, and the EndpointSlice, which proxies read, need not match.",
-		"Each server that lives repairs the form within 10 seconds. If none does, `rangekeeper repair --endpoints ... " +
-			"--apply` writes them after a second look, 30 seconds later, with the addresses of the leases and the port on " +
-			"which two of Service, Endpoints and slice agree. Then look for a lease that cannot be read (LeaseNotValid), " +
-			"and at the servers' logs.",
+		"Each server that lives repairs the form within 10 seconds. If none does, `rangekeeper repair --endpoints ... --apply` " +
+			"writes them after a second look, 30 seconds later, with the addresses of the leases and the port on which two of " +
+			"Service, Endpoints and slice agree. Then look for a lease that cannot be read (LeaseNotValid), and at the servers' logs. " +
+			"Where no server keeps them (--endpoint-reconciler-type=none), those who write them repair them.",
 	},
 	{
 		"EndpointSliceDiffers", "The slice does not match the Endpoints",
-		"The EndpointSlice kubernetes is missing, or has other addresses or ports than the Endpoints of the Service.",
+		"The EndpointSlice kubernetes is missing, or has other addresses or ports than the Endpoints of the Service. If no server " +
+			"holds a lease, an address of the Endpoints may as well be in another slice of the Service.",
 		"kube-proxy reads the slice and not the Endpoints: it sends connections to the addresses of the slice.",
-		"Each server that lives writes both within 10 seconds. If none does, `rangekeeper repair --endpoints ... " +
-			"--apply` writes them after a second look, 30 seconds later. If the Service, the Endpoints and the slice have " +
-			"different ports, two of them decide; if no two agree, only an administrator knows which is right.",
+		"Each server that lives writes both within 10 seconds. If none does, `rangekeeper repair --endpoints ... --apply` writes " +
+			"them after a second look, 30 seconds later. If the Service, the Endpoints and the slice have different ports, two of " +
+			"them decide; if no two agree, only an administrator knows which is right. Where no server keeps them " +
+			"(--endpoint-reconciler-type=none), those who write them repair them.",
 	},
 	{
 		"EndpointSliceLeftOver", "A slice that no server writes",
-		"Beside the EndpointSlice kubernetes another one belongs to the Service, as a change of the IP family or a mirroring " +
-			"controller leaves behind (kubernetes#101070).",
+		"Beside the EndpointSlice kubernetes another one belongs to the Service, as a mirroring controller leaves behind " +
+			"(kubernetes#101070), or one that names no controller. If no server holds a lease, only one of the same IP family with an " +
+			"address that the Endpoints have not is found. Slices of other controllers are right.",
 		"kube-proxy sends connections to the addresses of all slices of a Service. No server removes those of this one after a " +
 			"server has ended.",
-		"An administrator deletes it, unless somebody keeps it on purpose, such as for addresses of the other IP family: " +
-			"`kubectl delete endpointslice -n default NAME`. A repair cannot decide this.",
+		"An administrator deletes it, if the slice kubernetes has the addresses of all API servers and nobody keeps this one on " +
+			"purpose: `kubectl delete endpointslice -n default NAME`. A repair cannot decide this.",
 	},
 	{
 		"EndpointsOtherFamily", "Endpoints of another IP family than the Service",
@@ -206,9 +235,10 @@ var entries = []Entry{
 		"The ClusterIP of the Service kubernetes is not the first address of the primary range of ClusterIPs, as after a change " +
 			"of --service-cluster-ip-range.",
 		"The certificates of API servers are issued for the first address. Pods that check them refuse the connection.",
-		"Restore the former range. Or delete the Service: Pods that run have its address and reach no API server until they " +
-			"start again. `kubectl delete service -n default kubernetes`: the servers create it again with the first address " +
-			"within 10 seconds.",
+		"If the certificates of the servers are issued for the address that the Service has, the range is wrong: restore the " +
+			"former one, as that of ClusterIPOutOfRange. Or else delete the Service: Pods that run have its address and reach no API " +
+			"server until they start again. `kubectl delete service -n default kubernetes`: the servers create it again with the " +
+			"first address within 10 seconds.",
 	},
 	{
 		"NamespaceMissing", "A system namespace does not exist",

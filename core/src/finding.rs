@@ -15,6 +15,7 @@ use std::net::IpAddr;
 
 use crate::address::family_name;
 use crate::any::{AnyRange, AnyValue};
+use crate::audit::StoredBitmap;
 
 /// The kind of a finding. The names are the reasons of the reference's Events, if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -57,11 +58,16 @@ pub enum Reason {
     /// Few values of a range are free ([`Report::find_full_ranges`](crate::audit::Report::find_full_ranges)). Not a
     /// reason of the reference.
     RangeNearlyFull,
+    /// The stored object of a range that servers read cannot be read. Not a reason of the reference.
+    RangeNotReadable,
+    /// The stored object of a range is missing or not initialised, though Services have values of its kind. Not a
+    /// reason of the reference.
+    RangeMissing,
 }
 
 impl Reason {
     /// All reasons of this release.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::ClusterIpNotValid,
         Self::ClusterIpNotAllocated,
         Self::ClusterIpAlreadyAllocated,
@@ -78,6 +84,8 @@ impl Reason {
         Self::BitmapDisagrees,
         Self::RangeFull,
         Self::RangeNearlyFull,
+        Self::RangeNotReadable,
+        Self::RangeMissing,
     ];
 
     /// The reason as text, which is that of the reference's Events.
@@ -99,6 +107,8 @@ impl Reason {
             Self::BitmapDisagrees => "BitmapDisagrees",
             Self::RangeFull => "RangeFull",
             Self::RangeNearlyFull => "RangeNearlyFull",
+            Self::RangeNotReadable => "RangeNotReadable",
+            Self::RangeMissing => "RangeMissing",
         }
     }
 
@@ -109,7 +119,8 @@ impl Reason {
             | Self::IpAddressNotAllocated
             | Self::IpAddressWrongReference
             | Self::PortNotAllocated
-            | Self::BitmapDisagrees => true,
+            | Self::BitmapDisagrees
+            | Self::RangeMissing => true,
             Self::ClusterIpNotValid
             | Self::ClusterIpAlreadyAllocated
             | Self::ClusterIpOutOfRange
@@ -120,7 +131,8 @@ impl Reason {
             | Self::PortAlreadyAllocated
             | Self::PortOutOfRange
             | Self::RangeFull
-            | Self::RangeNearlyFull => false,
+            | Self::RangeNearlyFull
+            | Self::RangeNotReadable => false,
         }
     }
 }
@@ -135,7 +147,9 @@ impl Reason {
             | Self::ServiceCidrFull
             | Self::IpAddressWithoutParent
             | Self::PortAlreadyAllocated
-            | Self::PortOutOfRange => Severity::BreaksTraffic,
+            | Self::PortOutOfRange
+            | Self::RangeNotReadable
+            | Self::RangeMissing => Severity::BreaksTraffic,
             Self::ClusterIpNotAllocated
             | Self::PortNotAllocated
             | Self::IpAddressNotCanonical
@@ -150,7 +164,8 @@ impl Reason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Severity {
     /// Two Services answer on one value (on a port if their protocols are the same), or no range hands the value out,
-    /// so that nothing is bound to forward it; or an IPAddress object is one that no API server accepts.
+    /// so that nothing is bound to forward it; or an IPAddress object is one that no API server accepts; or the range
+    /// itself cannot be read, so that no Service with a value of it is created.
     BreaksTraffic,
     /// The value is in use and not recorded, or not for good, so that a server may allocate it a second time.
     DuplicateRisk,
@@ -182,6 +197,8 @@ pub enum Subject {
     ServiceCidr(u64),
     /// A range itself, by its place among the ranges of the audit.
     Range(u64),
+    /// The stored object of a range that the audit does not have.
+    Stored(StoredBitmap),
 }
 
 /// The value that a finding is about.
@@ -191,7 +208,7 @@ pub enum FoundValue {
     Address(IpAddr),
     /// A port as the Service has it, in range or not.
     Port(i32),
-    /// A text that should be an address, or the canonical text of one; or a range.
+    /// A text that should be an address, or the canonical text of one; or a range, or the name of one.
     Text(String),
 }
 
@@ -230,6 +247,17 @@ pub struct Finding {
     pub value: FoundValue,
     /// The range that the value should be in, if there is only one.
     pub valid: Option<AnyRange>,
+    /// How many values of this kind lie outside, if it is nearly all of them: the range may be wrong, and not they.
+    pub outside: Option<Outside>,
+}
+
+/// How many of the values of Services lie outside of all ranges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outside {
+    /// Those outside.
+    pub count: u64,
+    /// All of them.
+    pub of: u64,
 }
 
 /// How an IPAddress object goes away that no API server accepts. A shell may run the name of such an object as a
@@ -243,6 +271,7 @@ impl Display for Finding {
             FoundValue::Address(address) => write!(f, "ClusterIP {value} ({})", family_name(*address))?,
             FoundValue::Port(_) => write!(f, "node port {value}")?,
             FoundValue::Text(text) if matches!(self.subject, Subject::Range(_)) => f.write_str(text)?,
+            FoundValue::Text(text) if matches!(self.subject, Subject::Stored(_)) => write!(f, "the range {text}")?,
             FoundValue::Text(text) => write!(f, "ClusterIP {text:?}")?,
         }
         match self.reason {
@@ -269,9 +298,18 @@ impl Display for Finding {
                     Some(valid) => write!(f, "{valid} hands out")?,
                     None => f.write_str("any ServiceCIDR hands out")?,
                 }
-                f.write_str(match self.reason {
-                    Reason::PortOutOfRange => "; change it in the Service (a healthCheckNodePort needs a new Service)",
-                    _ => "; recreate the Service",
+                let is_port = self.reason == Reason::PortOutOfRange;
+                if let Some(Outside { count, of }) = self.outside {
+                    let flag = if is_port { "--service-node-port-range" } else { "--service-cluster-ip-range" };
+                    return write!(
+                        f,
+                        ", and neither are {count} of all {of} in the cluster: the range may be wrong, and not the Services; \
+                         compare it with {flag} of the servers first"
+                    );
+                }
+                f.write_str(match is_port {
+                    true => "; change it in the Service (a healthCheckNodePort needs a new Service)",
+                    false => "; recreate the Service",
                 })
             }
             Reason::ServiceCidrFull => {
@@ -309,6 +347,14 @@ impl Display for Finding {
             ),
             Reason::RangeFull => f.write_str(" has no free value: a new Service that needs one is refused; widen the range or add one"),
             Reason::RangeNearlyFull => f.write_str(" has few free values; widen the range or add one before it is full"),
+            Reason::RangeNotReadable => f.write_str(
+                " is stored in a form that no server can read: a Service that needs a value of it is refused, and a \
+                 server that starts may end; delete the key, and the servers set the range up again from the Services",
+            ),
+            Reason::RangeMissing => f.write_str(
+                " is not stored, though Services have values of it: a Service that needs one is refused until an API server \
+                 sets it up, which it does when it starts and every few minutes",
+            ),
             Reason::IpAddressWrongReference => {
                 f.write_str(" has an IPAddress object whose Service does not use it; the API server repairs it")
             }
@@ -326,6 +372,6 @@ mod tests {
             assert_eq!(reason as usize, place, "{reason:?}");
         }
         // The last one: a later one belongs before it.
-        assert_eq!(Reason::ALL.len(), Reason::RangeNearlyFull as usize + 1);
+        assert_eq!(Reason::ALL.len(), Reason::RangeMissing as usize + 1);
     }
 }

@@ -29,7 +29,7 @@ var sections = []struct {
 	{"Stored objects", []string{"range_allocation"}},
 	{"Leak counters", []string{"leak", "leak_tracker"}},
 	{"Batches of Services and of IPAddress objects", []string{"services"}},
-	{"Audits", []string{"audit"}},
+	{"Audits", []string{"audit", "ranges"}},
 	{"Findings and reports", []string{"finding", "report"}},
 	{"Committers", []string{"committer_input", "committer_output", "committer", "edit"}},
 	{"Repair passes", []string{"repair_pass"}},

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rangekeeper_core::audit::{
     AddObjectError, AddRangeError, Audit, BitmapRevisions, Bitmaps, ClusterIpRecords, Leaks, NotAuditable, Presence,
-    Stored, StoredBitmap, Unreadable,
+    Stored, Unreadable,
 };
 use rangekeeper_core::commit::LeakTracker;
 use rangekeeper_core::service_cidr::ServiceCidr;
@@ -34,6 +34,8 @@ pub const RK_PRESENCE_INITIALISED: rk_presence = 2;
 
 /// The source does not show whether there is an object, as the Kubernetes API does not.
 pub const RK_PRESENCE_UNSEEN: rk_presence = 3;
+/// There is an object that cannot be read.
+pub const RK_PRESENCE_UNREADABLE: rk_presence = 4;
 
 /// Where a cluster records its ClusterIPs (KEP-1880).
 pub type rk_cluster_ip_records = u32;
@@ -92,15 +94,8 @@ impl From<AddRangeError> for Failure {
 
 impl From<NotAuditable> for Failure {
     fn from(error: NotAuditable) -> Self {
-        let Some(bitmap) = error.bitmap() else {
-            let unreadable = matches!(error, NotAuditable::Unreadable { .. });
-            return Self::new(if unreadable { rk_result::Unreadable } else { rk_result::NoServices }, error);
-        };
-        Self::new(rk_result::NotInitialised, error).of_bitmap(match bitmap {
-            StoredBitmap::ServiceIps => RK_BITMAP_SERVICE_IPS,
-            StoredBitmap::SecondaryServiceIps => RK_BITMAP_SECONDARY_SERVICE_IPS,
-            StoredBitmap::ServiceNodePorts => RK_BITMAP_SERVICE_NODE_PORTS,
-        })
+        let unreadable = matches!(error, NotAuditable::Unreadable { .. });
+        Self::new(if unreadable { rk_result::Unreadable } else { rk_result::NoServices }, error)
     }
 }
 
@@ -109,10 +104,12 @@ fn presence(parameter: &str, presence: rk_presence) -> Result<Presence, Failure>
         RK_PRESENCE_MISSING => Presence::Missing,
         RK_PRESENCE_UNINITIALISED => Presence::Uninitialised,
         RK_PRESENCE_INITIALISED => Presence::Initialised,
+        RK_PRESENCE_UNSEEN => Presence::Unseen,
+        RK_PRESENCE_UNREADABLE => Presence::Unreadable,
         _ => {
             return Err(Failure::new(
                 rk_result::InvalidArgument,
-                format_args!("{parameter} {presence} is none of 0 (missing), 1 (uninitialised), 2 (initialised)"),
+                format_args!("{parameter} {presence} is none of RK_PRESENCE_*"),
             ));
         }
     })
@@ -124,10 +121,7 @@ fn presence(parameter: &str, presence: rk_presence) -> Result<Presence, Failure>
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_cluster_ip_records_of(objects: u64, bitmap: rk_presence) -> rk_cluster_ip_records {
     guard_or(RK_CLUSTER_IP_RECORDS_UNKNOWN, || {
-        let bitmap = match bitmap {
-            RK_PRESENCE_UNSEEN => None,
-            bitmap => presence("bitmap", bitmap).ok(),
-        };
+        let bitmap = presence("bitmap", bitmap).unwrap_or(Presence::Unseen);
         match ClusterIpRecords::of(objects, bitmap) {
             ClusterIpRecords::Unknown => RK_CLUSTER_IP_RECORDS_UNKNOWN,
             ClusterIpRecords::Bitmaps => RK_CLUSTER_IP_RECORDS_BITMAPS,
@@ -220,8 +214,9 @@ pub unsafe extern "C" fn rk_audit_add_bitmap(
 /// and none about a value that is not recorded. `known` has a bit for each value that is known to be recorded, as an
 /// API server refuses it: those that no Service uses are leaks. Other leaks of the range are unknown.
 ///
-/// If `range` is NULL, the ranges of ClusterIPs are unknown, too, and no range is added: of addresses, only those that
-/// are not valid and those of two Services are findings. RK_RESULT_BITS_PAST_RANGE as of rk_audit_add_bitmap.
+/// If `range` is NULL, not all ranges of ClusterIPs are known, and no range is added: of addresses of an IP family
+/// without one, only those that are not valid and those of two Services are findings. RK_RESULT_BITS_PAST_RANGE as of
+/// rk_audit_add_bitmap.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_add_unseen(
@@ -393,20 +388,23 @@ pub unsafe extern "C" fn rk_audit_observe_unreadable(
     }
 }
 
-/// Checks that this audit covers a whole cluster whose bitmaps are in the given states (RK_PRESENCE_MISSING to
-/// _INITIALISED), once all Services are observed. Otherwise its findings about some Services would be missing or wrong.
+/// Says, once all Services are observed, that this audit covers a whole cluster, whose bitmaps are in the given states
+/// (RK_PRESENCE_*). A range that is missing though Services have values of its kind, and one that servers read and
+/// cannot decode, are findings; all else is judged without it. `upgraded` is as of rk_audit_compare_bitmap: since then
+/// servers that record ClusterIPs in IPAddress objects read no bitmap of them.
 ///
-/// RK_RESULT_NOT_INITIALISED, with the bitmap in `error`. RK_RESULT_NO_SERVICES if `cleans_leaks` says that leaks
-/// are cleaned after the audit, values are recorded as allocated, and no Service was observed: a cluster has the
-/// kubernetes Service at least, so its Services are stored elsewhere. RK_RESULT_UNREADABLE if objects could not be
-/// read, and leaks are cleaned after the audit, or the audit is that of an rk_repair_pass.
+/// RK_RESULT_NO_SERVICES if `cleans_leaks` says that leaks are cleaned after the audit, values are recorded as
+/// allocated, and no Service was observed: a cluster has the kubernetes Service at least, so its Services are stored
+/// elsewhere. RK_RESULT_UNREADABLE if objects could not be read, and leaks are cleaned after the audit, or the audit is
+/// that of an rk_repair_pass.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_check_cluster(
-    audit: *const rk_audit,
+    audit: *mut rk_audit,
     service_ips: rk_presence,
     secondary_service_ips: rk_presence,
     service_node_ports: rk_presence,
+    upgraded: u64,
     cleans_leaks: bool,
     error: *mut rk_error,
 ) -> rk_result {
@@ -418,6 +416,7 @@ pub unsafe extern "C" fn rk_audit_check_cluster(
                 service_ips: presence("service_ips", service_ips)?,
                 secondary_service_ips: presence("secondary_service_ips", secondary_service_ips)?,
                 service_node_ports: presence("service_node_ports", service_node_ports)?,
+                upgraded: (upgraded > 0).then_some(upgraded),
             };
             audit.audit.with(|audit| Ok(audit.check_cluster(bitmaps, cleans_leaks)?))
         })

@@ -5,7 +5,6 @@ use std::fmt::{Display, Write};
 
 use rangekeeper_core::snapshot::BitsPastRange;
 
-use crate::audit::rk_bitmap;
 use crate::guard::guard_or;
 use crate::handle::Gone;
 use crate::result::rk_result;
@@ -34,8 +33,6 @@ pub const RK_DETAIL_BYTE: rk_detail_kind = 1;
 pub const RK_DETAIL_BITS: rk_detail_kind = 2;
 /// detail.request is valid.
 pub const RK_DETAIL_REQUEST: rk_detail_kind = 3;
-/// detail.bitmap is valid.
-pub const RK_DETAIL_BITMAP: rk_detail_kind = 4;
 
 /// The bits past the end of a range in a stored bitmap.
 #[repr(C)]
@@ -57,8 +54,6 @@ pub union rk_detail {
     pub bits: rk_bits_past_range,
     /// The position of the request of a batch that could not be served, from 0.
     pub request: u64,
-    /// The bitmap that is missing.
-    pub bitmap: rk_bitmap,
     /// Room for a kind that comes later.
     pub reserved: [u64; 4],
 }
@@ -109,11 +104,6 @@ impl Failure {
     /// Names the request of a batch that could not be served.
     pub(crate) fn of_request(self, index: usize) -> Self {
         self.with_detail(RK_DETAIL_REQUEST, |detail| detail.request = index as u64)
-    }
-
-    /// Names the bitmap that is missing.
-    pub(crate) fn of_bitmap(self, bitmap: rk_bitmap) -> Self {
-        self.with_detail(RK_DETAIL_BITMAP, |detail| detail.bitmap = bitmap)
     }
 
     fn with_detail(mut self, kind: rk_detail_kind, set: impl FnOnce(&mut rk_detail)) -> Self {

@@ -2,10 +2,11 @@
 
 use std::ffi::{CStr, c_char};
 
-use rangekeeper_core::audit::{Cell, OffsetState, Remedy, Report};
+use rangekeeper_core::audit::{Cell, OffsetState, Remedy, Report, StoredBitmap};
 use rangekeeper_core::finding::{Finding, FoundValue, Reason, Severity, Subject};
 use rangekeeper_core::range::Band;
 
+use crate::audit::{RK_BITMAP_SECONDARY_SERVICE_IPS, RK_BITMAP_SERVICE_IPS, RK_BITMAP_SERVICE_NODE_PORTS, rk_bitmap};
 use crate::guard::guard_or;
 use crate::result::rk_result;
 use crate::scope::Array;
@@ -27,6 +28,9 @@ pub const RK_SUBJECT_KIND_SERVICE_CIDR: rk_subject_kind = 2;
 /// A finding is about a range itself.
 pub const RK_SUBJECT_KIND_RANGE: rk_subject_kind = 3;
 
+/// A finding is about the stored object of a range that the audit does not have: one of RK_BITMAP_*.
+pub const RK_SUBJECT_KIND_STORED: rk_subject_kind = 4;
+
 /// Who remedies a finding.
 pub type rk_remedy = u32;
 /// A repair of the bitmap remedies it.
@@ -42,7 +46,8 @@ pub type rk_severity = u32;
 /// The number is that of no reason.
 pub const RK_SEVERITY_NONE: rk_severity = 0;
 /// Two Services answer on one value (on a port if their protocols are the same), or no range hands the value out, so
-/// that nothing is bound to forward it; or an IPAddress object is one that no API server accepts.
+/// that nothing is bound to forward it; or an IPAddress object is one that no API server accepts; or the range itself
+/// is missing or cannot be read, so that no Service with a value of it is created.
 pub const RK_SEVERITY_BREAKS_TRAFFIC: rk_severity = 1;
 /// The value is in use and not recorded, or not for good, so that a server may allocate it a second time.
 pub const RK_SEVERITY_DUPLICATE_RISK: rk_severity = 2;
@@ -99,10 +104,15 @@ pub enum rk_reason {
     RangeFull = 15,
     /// Few values of a range are free. No Event has this reason.
     RangeNearlyFull = 16,
+    /// The stored object of a range that servers read cannot be read. No Event has this reason.
+    RangeNotReadable = 17,
+    /// The stored object of a range is missing or not initialised, though Services have values of its kind. No Event
+    /// has this reason.
+    RangeMissing = 18,
 }
 
 /// All reasons of the core; place n is number n + 1.
-const REASONS: [Reason; 16] = [
+const REASONS: [Reason; 18] = [
     Reason::ClusterIpNotValid,
     Reason::ClusterIpNotAllocated,
     Reason::ClusterIpAlreadyAllocated,
@@ -119,6 +129,8 @@ const REASONS: [Reason; 16] = [
     Reason::ClusterIpNotCanonical,
     Reason::RangeFull,
     Reason::RangeNearlyFull,
+    Reason::RangeNotReadable,
+    Reason::RangeMissing,
 ];
 
 impl From<Reason> for rk_reason {
@@ -140,6 +152,8 @@ impl From<Reason> for rk_reason {
             Reason::ClusterIpNotCanonical => Self::ClusterIpNotCanonical,
             Reason::RangeFull => Self::RangeFull,
             Reason::RangeNearlyFull => Self::RangeNearlyFull,
+            Reason::RangeNotReadable => Self::RangeNotReadable,
+            Reason::RangeMissing => Self::RangeMissing,
             // A test compares the reasons here with those of the core.
             reason => unreachable!("{reason:?} has no number"),
         }
@@ -147,7 +161,7 @@ impl From<Reason> for rk_reason {
 }
 
 /// The spelling of each reason; place n is number n + 1.
-const REASON_NAMES: [&CStr; 16] = [
+const REASON_NAMES: [&CStr; 18] = [
     c"ClusterIPNotValid",
     c"ClusterIPNotAllocated",
     c"ClusterIPAlreadyAllocated",
@@ -164,6 +178,8 @@ const REASON_NAMES: [&CStr; 16] = [
     c"ClusterIPNotCanonical",
     c"RangeFull",
     c"RangeNearlyFull",
+    c"RangeNotReadable",
+    c"RangeMissing",
 ];
 
 /// The value of a finding; the kind determines which member is valid, for a text none.
@@ -185,7 +201,7 @@ pub struct rk_finding {
     /// The kind of object that it is about.
     pub subject_kind: rk_subject_kind,
     /// Which Service or IPAddress object, by its place among those that were observed: 0 is the first. For a CIDR of a
-    /// ServiceCIDR object, and for a range, its place among the ranges.
+    /// ServiceCIDR object, and for a range, its place among the ranges; for a stored object its RK_BITMAP_*.
     pub subject: u64,
     /// The range it concerns: its place in the order in which they were added; RK_NO_RANGE if there is no range of
     /// addresses.
@@ -194,7 +210,7 @@ pub struct rk_finding {
     pub remedy: rk_remedy,
     /// Whether the repair leaves it for now, since a Service that uses the value may still be under way.
     pub stays: bool,
-    /// The kind of value that it is about: RK_VALUE_KIND_IPV4, _IPV6, _PORT or _TEXT. A range is a text.
+    /// The kind of value that it is about: RK_VALUE_KIND_IPV4, _IPV6, _PORT or _TEXT. A range, or its name, is a text.
     pub value_kind: rk_value_kind,
     /// The value; for a text see rk_report_finding_texts.
     pub value: rk_found_value,
@@ -247,6 +263,7 @@ impl rk_finding {
             Subject::IpAddress(ordinal) => (RK_SUBJECT_KIND_IP_ADDRESS, ordinal),
             Subject::ServiceCidr(range) => (RK_SUBJECT_KIND_SERVICE_CIDR, range),
             Subject::Range(range) => (RK_SUBJECT_KIND_RANGE, range),
+            Subject::Stored(bitmap) => (RK_SUBJECT_KIND_STORED, bitmap_number(bitmap).into()),
         };
         // All of the union is written, so that C copies no indeterminate bytes.
         let mut value = rk_found_value { address: rk_value::default() };
@@ -273,6 +290,14 @@ impl rk_finding {
             value,
             reserved: [0; 2],
         }
+    }
+}
+
+fn bitmap_number(bitmap: StoredBitmap) -> rk_bitmap {
+    match bitmap {
+        StoredBitmap::ServiceIps => RK_BITMAP_SERVICE_IPS,
+        StoredBitmap::SecondaryServiceIps => RK_BITMAP_SECONDARY_SERVICE_IPS,
+        StoredBitmap::ServiceNodePorts => RK_BITMAP_SERVICE_NODE_PORTS,
     }
 }
 

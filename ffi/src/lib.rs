@@ -32,6 +32,7 @@ mod ledger_value;
 mod memory;
 mod range;
 mod range_allocation;
+mod ranges;
 mod repair_pass;
 mod report;
 mod result;

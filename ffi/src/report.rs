@@ -109,7 +109,7 @@ pub struct rk_leak {
 pub struct rk_claimant {
     /// Which Service, by its place among those that were observed: 0 is the first.
     pub service: u64,
-    /// Whether it keeps the value, which the oldest Service does.
+    /// Whether it keeps the value, as rk_report_observe_claimants says.
     pub keeps: bool,
     /// Whether only the names decide that it keeps the value, or that another one does: it may as well be the other way
     /// round.
@@ -204,7 +204,7 @@ impl Found {
     }
 }
 
-fn any_values(parameter: &str, values: &[rk_value]) -> Result<Vec<AnyValue>, Failure> {
+pub(crate) fn any_values(parameter: &str, values: &[rk_value]) -> Result<Vec<AnyValue>, Failure> {
     let any = |(index, value): (usize, Value)| {
         let none = || format!("value {index} of {parameter} is none, which no range has");
         value.any().ok_or_else(|| Failure::new(rk_result::NotInRange, none()))
@@ -378,9 +378,10 @@ pub unsafe extern "C" fn rk_report_find_full_ranges(report: *mut rk_report, perc
 /// does not keep it, findings are sorted by subject_kind and subject, and rk_report_claimants writes all Services that
 /// claim it.
 ///
-/// The oldest Service keeps the value. One without a time counts as the youngest; of several with one time, the one
-/// that the IPAddress object refers to keeps it, or else the one with the lowest create revision, or else the first by
-/// namespace and name.
+/// The Service that the IPAddress object refers to keeps an address; the others that claim it keep no port either that
+/// another Service claims. Else the oldest Service keeps the value. One without a time counts as the youngest; of
+/// several with one time, the one that an object refers to keeps it, or else the one with the lowest create revision,
+/// or else the first by namespace and name.
 ///
 /// RK_RESULT_INVALID_BATCH, and nothing of the batch is observed; RK_RESULT_INVALID_ARGUMENT if there are more Services
 /// than in the audit.

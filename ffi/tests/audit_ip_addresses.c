@@ -116,10 +116,10 @@ static void faults_of_objects(void) {
     CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("a"), 0, 0));
     CHECK_OK(rk_audit_observe_ip_addresses(audit, &objects, NULL));
     CHECK_OK(rk_audit_observe_services(audit, &names, &services, NULL));
-    CHECK_OK(rk_audit_check_cluster(audit, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, true, &error));
+    CHECK_OK(rk_audit_check_cluster(audit, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, 0, true, &error));
     if (unreadable) {
       CHECK_OK(rk_audit_observe_unreadable(audit, RK_SUBJECT_KIND_SERVICE, &error));
-      CHECK_RESULT(rk_audit_check_cluster(audit, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, true, &error),
+      CHECK_RESULT(rk_audit_check_cluster(audit, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, 0, true, &error),
                    RK_RESULT_UNREADABLE);
       CHECK(strstr(error.message, "1 object cannot be read") != NULL);
     }

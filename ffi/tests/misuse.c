@@ -40,7 +40,7 @@ static void names_and_values(void) {
   CHECK(strcmp(rk_reason_name(UINT32_MAX), "Unknown") == 0);
   CHECK(rk_reason_severity(0) == RK_SEVERITY_NONE && rk_reason_severity(UINT32_MAX) == RK_SEVERITY_NONE);
   CHECK(rk_reason_severity(RK_REASON_PORT_OUT_OF_RANGE) == RK_SEVERITY_BREAKS_TRAFFIC);
-  CHECK(rk_reason_severity(RK_REASON_RANGE_NEARLY_FULL + 1) == RK_SEVERITY_NONE);
+  CHECK(rk_reason_severity(RK_REASON_RANGE_MISSING + 1) == RK_SEVERITY_NONE);
   CHECK(rk_cluster_ip_records_of(UINT64_MAX, UINT32_MAX) == RK_CLUSTER_IP_RECORDS_OBJECTS);
   CHECK(rk_abi_version() == RK_ABI_VERSION);
 
@@ -561,12 +561,11 @@ static void audit_of_ip_addresses(void) {
   rk_report_free(o);
 
   CHECK_OK(rk_audit_new(NULL, true, NULL, &a));
-  CHECK_NULL(rk_audit_check_cluster(NULL, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, true, &error));
-  CHECK_INVALID(rk_audit_check_cluster(a, 3, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, true, &error));
-  CHECK_OK(rk_audit_check_cluster(a, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, true, &error));
+  CHECK_NULL(rk_audit_check_cluster(NULL, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, 0, true, &error));
+  CHECK_INVALID(rk_audit_check_cluster(a, 5, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, 0, true, &error));
+  CHECK_OK(rk_audit_check_cluster(a, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, 0, true, &error));
   CHECK_OK(rk_audit_observe_services(a, &names, &services, NULL));
-  CHECK_RESULT(rk_audit_check_cluster(a, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, true, &error), RK_RESULT_NOT_INITIALISED);
-  CHECK(error.detail_kind == RK_DETAIL_BITMAP && error.detail.bitmap == RK_BITMAP_SERVICE_IPS);
+  CHECK_OK(rk_audit_check_cluster(a, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, 0, true, &error));
   /* What is recorded comes before the first Service. */
   CHECK_INVALID(rk_audit_add_service_cidr(a, TEXT("10.0.0.0/24"), true, &error));
   CHECK_INVALID(rk_audit_observe_ip_addresses(a, &objects, NULL));
@@ -1015,8 +1014,17 @@ static void sentences_about_batches(void) {
                      "the audit has no bitmap of ClusterIPs at place 0 of its ranges");
   CHECK_NULL(rk_audit_observe_unreadable(NULL, RK_SUBJECT_KIND_SERVICE, &error));
   CHECK_INVALID_SAYS(rk_audit_observe_unreadable(audit, 3, &error), "kind 3 is not one of RK_SUBJECT_KIND_*");
-  CHECK_INVALID_SAYS(rk_audit_check_cluster(audit, 0, 7, 0, true, &error),
-                     "secondary_service_ips 7 is none of 0 (missing), 1 (uninitialised), 2 (initialised)");
+  CHECK_INVALID_SAYS(rk_audit_check_cluster(audit, 0, 7, 0, 0, true, &error),
+                     "secondary_service_ips 7 is none of RK_PRESENCE_*");
+  rk_ranges_verdict verdict;
+  CHECK_NULL(rk_ranges_judge("10.0.0.0/24", 11, NULL, 0, NULL, 0, NULL, 0, NULL, &error));
+  CHECK_NULL(rk_ranges_judge(NULL, 1, NULL, 0, NULL, 0, NULL, 0, &verdict, &error));
+  CHECK_RESULT(rk_ranges_judge(NULL, 0, "10.0.0.0/x", 10, NULL, 0, NULL, 0, &verdict, &error), RK_RESULT_INVALID_RANGE);
+  rk_value none = {0};
+  none.kind = RK_VALUE_KIND_NONE;
+  CHECK_RESULT(rk_ranges_judge(NULL, 0, NULL, 0, NULL, 0, &none, 1, &verdict, &error), RK_RESULT_NOT_IN_RANGE);
+  CHECK_OK(rk_ranges_judge("10.0.0.0/24", 11, "10.0.1.0/24", 11, NULL, 0, NULL, 0, &verdict, &error));
+  CHECK(verdict.outcome == RK_RANGES_OUTCOME_HARMLESS && verdict.values == 0);
   CHECK_OK(rk_audit_finish(audit, &report, &error));
   rk_audit_free(audit);
   rk_claimant claimants[1];

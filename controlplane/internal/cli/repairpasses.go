@@ -114,8 +114,8 @@ func (r *repair) openRanges(ctx context.Context) ([]repairRange, error) {
 	var opened []repairRange
 	for _, name := range ranges.Names {
 		values, err := stored.Stored(ctx, name)
-		if errors.Is(err, rangekeeper.ErrNotInitialised) {
-			continue
+		if errors.Is(err, rangekeeper.ErrNotInitialised) || errors.Is(err, ranges.ErrNotReadable) {
+			continue // the audit says so
 		}
 		if err != nil {
 			return opened, err

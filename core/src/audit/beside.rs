@@ -65,7 +65,7 @@ impl Beside {
         let range = Some(self.pass.index);
         let mut find = |subject, address| {
             let value = FoundValue::Address(address);
-            found.push(Finding { reason: Reason::BitmapDisagrees, range, subject, value, valid: None });
+            found.push(Finding { reason: Reason::BitmapDisagrees, range, subject, value, valid: None, outside: None });
         };
         for (subject, address) in objects.holders() {
             let Some(offset) = self.offset_of(address) else { continue };

@@ -2,11 +2,12 @@
 
 use std::fmt::{self, Display};
 
+use crate::finding::{Finding, FoundValue, Reason, Subject};
+
 use super::Audit;
-use super::objects::Objects;
 
 /// A range that kube-apiserver stores as a bitmap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StoredBitmap {
     /// The primary range of ClusterIPs.
     ServiceIps,
@@ -42,6 +43,10 @@ pub enum Presence {
     Uninitialised,
     /// There is an object with a range.
     Initialised,
+    /// There is an object that cannot be read.
+    Unreadable,
+    /// The source does not show whether there is an object, as the Kubernetes API does not.
+    Unseen,
 }
 
 /// The states of the stored bitmaps of a cluster.
@@ -53,35 +58,18 @@ pub struct Bitmaps {
     pub secondary_service_ips: Presence,
     /// [`StoredBitmap::ServiceNodePorts`].
     pub service_node_ports: Presence,
+    /// As that of [`BitmapRevisions`](super::BitmapRevisions): since then servers that record ClusterIPs in objects
+    /// read no bitmap of them.
+    pub upgraded: Option<u64>,
 }
 
-/// Why a cluster cannot be audited. `Display` writes a message for people, about [`bitmap`](Self::bitmap) if it has
-/// one.
+/// The name of the ServiceCIDR object that a kube-apiserver creates for its --service-cluster-ip-range.
+const DEFAULT_SERVICE_CIDR: &str = "kubernetes";
+
+/// Why a cluster cannot be repaired by an audit. `Display` writes a message for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotAuditable {
-    /// One range of ClusterIPs is not initialised, though the other is: all addresses of its family would look as if
-    /// they were out of range.
-    #[error("the range is not initialised, though {other} is; {ADVICE}")]
-    Uninitialised {
-        /// The range that is not initialised.
-        bitmap: StoredBitmap,
-        /// The one that is.
-        other: StoredBitmap,
-    },
-    /// The secondary range of ClusterIPs exists, and the primary one is missing.
-    #[error("there is no {} beside it; {ADVICE}", StoredBitmap::ServiceIps)]
-    NoPrimary,
-    /// Services have values of a kind without a range: the audit would find nothing.
-    #[error("{}, but {} {}; {ADVICE}", state(.is_there), services_have(.services), values(.bitmap))]
-    NoRange {
-        /// The missing range.
-        bitmap: StoredBitmap,
-        /// Whether the object exists, without being initialised.
-        is_there: bool,
-        /// How many Services have such values.
-        services: u64,
-    },
     /// Objects of the cluster could not be read. They may use or record any value, so a repair could free it.
     #[error("{objects} cannot be read, and may use or record any value", objects = count_of(.objects))]
     Unreadable {
@@ -97,7 +85,6 @@ pub enum NotAuditable {
     },
 }
 
-const ADVICE: &str = "a kube-apiserver of this cluster sets it up when it starts";
 const NO_TELLING: &str = ", so leaks and values in use cannot be distinguished";
 
 fn count_of(count: &u64) -> String {
@@ -108,65 +95,17 @@ fn values_are(count: &u64) -> String {
     if *count == 1 { "1 value is".into() } else { format!("{count} values are") }
 }
 
-fn services_have(count: &u64) -> String {
-    if *count == 1 { "1 Service has".into() } else { format!("{count} Services have") }
-}
-
-fn state(is_there: &bool) -> &'static str {
-    if *is_there { "is not initialised" } else { "is missing" }
-}
-
-fn values(bitmap: &StoredBitmap) -> &'static str {
-    match bitmap {
-        StoredBitmap::ServiceIps | StoredBitmap::SecondaryServiceIps => "ClusterIPs",
-        StoredBitmap::ServiceNodePorts => "node ports",
-    }
-}
-
-impl NotAuditable {
-    /// The bitmap that the message is about, if it is about one.
-    pub fn bitmap(&self) -> Option<StoredBitmap> {
-        match self {
-            Self::Uninitialised { bitmap, .. } | Self::NoRange { bitmap, .. } => Some(*bitmap),
-            Self::NoPrimary => Some(StoredBitmap::SecondaryServiceIps),
-            Self::Unreadable { .. } | Self::NoServices { .. } => None,
-        }
-    }
-}
-
 impl Audit {
-    /// Checks, once all Services were observed, that the audit of a whole cluster with these stored bitmaps has all
-    /// ranges that it needs. An audit of some of the ranges needs no such check. If leaks are cleaned after it, as
-    /// `cleans_leaks` says, it needs Services, too. Then, and in a [`RepairPass`](crate::commit::RepairPass), all
-    /// objects must have been readable.
+    /// Says, once all Services were observed, in which states the stored bitmaps of the whole cluster are. A range that
+    /// is missing though Services have values of its kind is a finding, and so is one that servers read and cannot
+    /// decode. All else is judged without it. An audit of some of the ranges needs no such check. If leaks are cleaned
+    /// after it, as `cleans_leaks` says, it needs Services, too. Then, and in a
+    /// [`RepairPass`](crate::commit::RepairPass), all objects must have been readable. The last call counts.
     ///
     /// # Errors
-    /// If the audit would find nothing, or report something wrong, for lack of a range or of Services.
-    pub fn check_cluster(&self, bitmaps: Bitmaps, cleans_leaks: bool) -> Result<(), NotAuditable> {
-        let Bitmaps { service_ips, secondary_service_ips, service_node_ports } = bitmaps;
-        if self.objects.is_none() {
-            use StoredBitmap::{SecondaryServiceIps, ServiceIps};
-            match (service_ips, secondary_service_ips) {
-                (Presence::Initialised, Presence::Uninitialised) => {
-                    return Err(NotAuditable::Uninitialised { bitmap: SecondaryServiceIps, other: ServiceIps });
-                }
-                (Presence::Uninitialised, Presence::Initialised) => {
-                    return Err(NotAuditable::Uninitialised { bitmap: ServiceIps, other: SecondaryServiceIps });
-                }
-                (Presence::Missing, Presence::Initialised) => return Err(NotAuditable::NoPrimary),
-                _ => {}
-            }
-        }
-        let missing = |bitmap, presence, services| {
-            if services == 0 {
-                return Ok(());
-            }
-            Err(NotAuditable::NoRange { bitmap, is_there: presence != Presence::Missing, services })
-        };
-        if !self.objects.as_ref().is_some_and(Objects::lacks_cidr) {
-            missing(StoredBitmap::ServiceIps, service_ips, self.without_addresses)?;
-        }
-        missing(StoredBitmap::ServiceNodePorts, service_node_ports, self.without_ports)?;
+    /// If a repair would free values in use, for lack of Services or of objects that could not be read.
+    pub fn check_cluster(&mut self, bitmaps: Bitmaps, cleans_leaks: bool) -> Result<(), NotAuditable> {
+        self.lacking = self.lacking_ranges(bitmaps);
         if self.unreadable > 0 && (cleans_leaks || self.is_of_pass()) {
             return Err(NotAuditable::Unreadable { objects: self.unreadable });
         }
@@ -177,6 +116,58 @@ impl Audit {
             0 => Ok(()),
             recorded => Err(NotAuditable::NoServices { recorded }),
         }
+    }
+
+    /// The findings about ranges that the audit lacks.
+    fn lacking_ranges(&self, bitmaps: Bitmaps) -> Vec<Finding> {
+        let Bitmaps { service_ips, secondary_service_ips, service_node_ports, upgraded } = bitmaps;
+        let find = |reason, bitmap: StoredBitmap, name: &str| Finding {
+            reason,
+            range: None,
+            subject: Subject::Stored(bitmap),
+            value: FoundValue::Text(name.into()),
+            valid: None,
+            outside: None,
+        };
+        let not_readable = |bitmap: StoredBitmap| find(Reason::RangeNotReadable, bitmap, bitmap.as_str());
+        let missing = |bitmap: StoredBitmap| find(Reason::RangeMissing, bitmap, bitmap.as_str());
+        let mut found = Vec::new();
+        // Servers that record ClusterIPs in objects alone do not read the bitmaps that an upgrade has left over.
+        if self.objects.is_none() || upgraded.is_none() {
+            let of_addresses =
+                [(StoredBitmap::ServiceIps, service_ips), (StoredBitmap::SecondaryServiceIps, secondary_service_ips)];
+            let damaged = of_addresses.into_iter().filter(|(_, presence)| *presence == Presence::Unreadable);
+            found.extend(damaged.map(|(bitmap, _)| not_readable(bitmap)));
+        }
+        match &self.objects {
+            Some(objects) => {
+                if self.without_addresses > 0 && !objects.lacks_cidr() {
+                    found.push(find(Reason::RangeMissing, StoredBitmap::ServiceIps, DEFAULT_SERVICE_CIDR));
+                }
+            }
+            None if self.without_addresses > 0 => match service_ips {
+                Presence::Missing | Presence::Uninitialised => found.push(missing(StoredBitmap::ServiceIps)),
+                Presence::Initialised if secondary_service_ips == Presence::Uninitialised => {
+                    found.push(missing(StoredBitmap::SecondaryServiceIps));
+                }
+                // The addresses are those of a damaged bitmap.
+                Presence::Initialised | Presence::Unreadable | Presence::Unseen => {}
+            },
+            None => {}
+        }
+        let has_ports = || {
+            let ports = self.ports.as_ref();
+            let outside = self.findings.iter().any(|(_, finding)| finding.reason == Reason::PortOutOfRange);
+            self.without_ports > 0 || outside || ports.is_some_and(|ports| ports.unseen && ports.is_claimed())
+        };
+        match service_node_ports {
+            Presence::Unreadable => found.push(not_readable(StoredBitmap::ServiceNodePorts)),
+            Presence::Missing | Presence::Uninitialised if has_ports() => {
+                found.push(missing(StoredBitmap::ServiceNodePorts));
+            }
+            Presence::Missing | Presence::Uninitialised | Presence::Initialised | Presence::Unseen => {}
+        }
+        found
     }
 
     /// How many values are recorded in bitmaps that are compared with the Services, and in IPAddress objects.
@@ -190,92 +181,134 @@ impl Audit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::{Stored, Unreadable};
+    use crate::audit::Stored;
     use crate::service::{Service, ServicePort};
 
-    use Presence::{Initialised, Missing, Uninitialised};
+    use Presence::{Initialised, Missing, Uninitialised, Unreadable, Unseen};
 
     fn bitmaps(service_ips: Presence, secondary_service_ips: Presence, service_node_ports: Presence) -> Bitmaps {
-        Bitmaps { service_ips, secondary_service_ips, service_node_ports }
+        Bitmaps { service_ips, secondary_service_ips, service_node_ports, upgraded: None }
     }
 
-    fn refused(audit: &Audit, bitmaps: Bitmaps) -> String {
-        let about = |error: NotAuditable| match error.bitmap() {
-            Some(bitmap) => format!("{bitmap}: {error}"),
-            None => error.to_string(),
-        };
-        audit.check_cluster(bitmaps, true).map_or_else(about, |()| "fine".into())
+    fn refused(audit: &mut Audit, bitmaps: Bitmaps) -> String {
+        audit.check_cluster(bitmaps, true).map_or_else(|error| error.to_string(), |()| "fine".into())
+    }
+
+    /// The findings about ranges that are not there, as their reason and name.
+    fn lacking(mut audit: Audit, bitmaps: Bitmaps) -> Vec<String> {
+        audit.check_cluster(bitmaps, false).expect("leaks are only reported");
+        let report = audit.finish(crate::audit::Leaks::CleanAtOnce);
+        let of_ranges = report.findings.iter().filter(|finding| matches!(finding.subject, Subject::Stored(_)));
+        of_ranges.map(|finding| format!("{} {}", finding.reason, finding.value)).collect()
+    }
+
+    fn lacking_of(audit: &Audit, bitmaps: Bitmaps) -> Vec<String> {
+        audit.lacking_ranges(bitmaps).iter().map(|finding| finding.value.to_string()).collect()
+    }
+
+    const PORT: [ServicePort<'static>; 1] = [ServicePort { protocol: "TCP", node_port: 30_000 }];
+
+    fn of(mut audit: Audit, addresses: &[&str]) -> Audit {
+        for cluster_ip in addresses {
+            audit.observe(&Service { cluster_ip, ports: &PORT, ..Service::default() });
+        }
+        audit
+    }
+
+    fn with_range(range: &str) -> Audit {
+        let mut audit = Audit::new();
+        audit.without_cluster_ip_ranges();
+        audit.add_cluster_ips(range.parse().expect("a CIDR"), Stored::default()).expect("nothing is stored");
+        audit
     }
 
     #[test]
-    fn both_ranges_of_cluster_ips_are_set_up_or_the_primary_alone() {
-        let (of_bitmaps, of_objects) = (Audit::new(), Audit::of_ip_addresses(None));
-        for (primary, secondary, expected) in [
-            (Missing, Missing, "fine"),
-            (Missing, Uninitialised, "fine"),
-            (Uninitialised, Missing, "fine"),
-            (Uninitialised, Uninitialised, "fine"),
-            (Initialised, Missing, "fine"),
-            (Initialised, Initialised, "fine"),
-            (Initialised, Uninitialised, "secondaryserviceips: the range is not initialised, though serviceips is"),
-            (Uninitialised, Initialised, "serviceips: the range is not initialised, though secondaryserviceips is"),
-            (Missing, Initialised, "secondaryserviceips: there is no serviceips beside it"),
+    fn a_range_that_services_need_is_missing() {
+        let none = || {
+            let mut audit = Audit::new();
+            audit.without_cluster_ip_ranges();
+            audit
+        };
+        let (v4, v6) = ("10.0.0.1", "fd00::1");
+        for (audit, stored, expected) in [
+            (none(), bitmaps(Missing, Missing, Missing), vec![]),
+            (of(none(), &["None"]), bitmaps(Missing, Missing, Missing), vec!["RangeMissing servicenodeports"]),
+            (of(none(), &[v4]), bitmaps(Missing, Missing, Initialised), vec!["RangeMissing serviceips"]),
+            (of(none(), &[v4]), bitmaps(Uninitialised, Missing, Initialised), vec!["RangeMissing serviceips"]),
+            (of(with_range("10.0.0.0/24"), &[v4]), bitmaps(Initialised, Uninitialised, Initialised), vec![]),
+            (
+                of(with_range("10.0.0.0/24"), &[v4, v6]),
+                bitmaps(Initialised, Uninitialised, Initialised),
+                vec!["RangeMissing secondaryserviceips"],
+            ),
+            (
+                of(with_range("fd00::/120"), &[v4, v6]),
+                bitmaps(Missing, Initialised, Initialised),
+                vec!["RangeMissing serviceips"],
+            ),
+            (
+                of(with_range("10.0.0.0/24"), &[v4, v6]),
+                bitmaps(Initialised, Unreadable, Unreadable),
+                vec!["RangeNotReadable secondaryserviceips", "RangeNotReadable servicenodeports"],
+            ),
+            (of(none(), &[v4]), bitmaps(Unreadable, Missing, Initialised), vec!["RangeNotReadable serviceips"]),
+            (of(none(), &[v4]), bitmaps(Unseen, Unseen, Unseen), vec![]),
         ] {
-            let stored = bitmaps(primary, secondary, Missing);
-            let found = refused(&of_bitmaps, stored);
-            assert_eq!(found.split_once("; ").map_or(&found[..], |(text, _)| text), expected, "{stored:?}");
-            assert_eq!(refused(&of_objects, stored), "fine", "bitmaps of addresses are stale");
+            assert_eq!(lacking(audit, stored), expected, "{stored:?}");
         }
     }
 
     #[test]
-    fn services_need_a_range_of_their_values() {
-        let port = |node_port| [ServicePort { protocol: "TCP", node_port }];
-        let services = [
-            Service { cluster_ip: "10.0.0.1", ports: &port(30_000), ..Service::default() },
-            Service { cluster_ip: "None", ports: &port(0), ..Service::default() },
-            Service { cluster_ip: "", health_check_node_port: 30_001, ..Service::default() },
-            Service { cluster_ip: "bad", ..Service::default() },
-        ];
-        let observe = |mut audit: Audit| {
-            services.iter().for_each(|service| audit.observe(service));
-            audit
+    fn a_bitmap_that_no_server_reads_is_no_fault() {
+        let with_cidr = || {
+            let mut audit = Audit::of_ip_addresses(None);
+            audit.add_service_cidr("10.0.0.0/24".parse().expect("a CIDR"), true).expect("no Service");
+            of(audit, &["10.0.0.1"])
         };
-        let advice = "a kube-apiserver of this cluster sets it up when it starts";
-        let none = observe(Audit::new());
+        let damaged = bitmaps(Unreadable, Missing, Initialised);
+        assert_eq!(lacking(with_cidr(), damaged), ["RangeNotReadable serviceips"], "1.33 writes both");
+        assert_eq!(lacking(with_cidr(), Bitmaps { upgraded: Some(7), ..damaged }), [""; 0]);
+        let without = of(Audit::of_ip_addresses(None), &["10.0.0.1"]);
+        let upgraded = Bitmaps { upgraded: Some(7), ..bitmaps(Missing, Missing, Initialised) };
+        assert_eq!(lacking(without, upgraded), ["RangeMissing kubernetes"], "the ServiceCIDR");
+    }
+
+    /// What a lost range does not decide is judged without it.
+    #[test]
+    fn without_a_range_duplicates_and_the_other_ranges_are_found() {
+        let mut audit = with_range("10.0.0.0/24");
+        audit.add_unseen("30000-30009".parse().expect("ports"), &[]).expect("the first range of ports");
+        let mut audit = of(audit, &["10.0.0.1", "10.0.1.1", "fd00::1", "fd00::1", "10.0.0.x"]);
+        audit.check_cluster(bitmaps(Initialised, Unreadable, Missing), false).expect("leaks are only reported");
+        let report = audit.finish(crate::audit::Leaks::CleanAtOnce);
+        let found: Vec<_> =
+            report.findings.iter().map(|finding| format!("{} {}", finding.reason, finding.value)).collect();
         assert_eq!(
-            refused(&none, bitmaps(Missing, Missing, Missing)),
-            format!("serviceips: is missing, but 2 Services have ClusterIPs; {advice}")
+            found,
+            [
+                "ClusterIPNotAllocated 10.0.0.1",
+                "ClusterIPOutOfRange 10.0.1.1",
+                "PortAlreadyAllocated 30000",
+                "PortAlreadyAllocated 30000",
+                "ClusterIPAlreadyAllocated fd00::1",
+                "PortAlreadyAllocated 30000",
+                "ClusterIPNotValid 10.0.0.x",
+                "PortAlreadyAllocated 30000",
+                "RangeNotReadable secondaryserviceips",
+                "RangeMissing servicenodeports",
+            ]
         );
-        assert_eq!(
-            refused(&none, bitmaps(Uninitialised, Missing, Missing)),
-            format!("serviceips: is not initialised, but 2 Services have ClusterIPs; {advice}")
-        );
-        let mut one = Audit::new();
-        one.observe(&services[2]);
-        assert_eq!(
-            refused(&one, bitmaps(Missing, Missing, Missing)),
-            format!("servicenodeports: is missing, but 1 Service has node ports; {advice}")
-        );
-        let mut addresses = Audit::new();
-        addresses
-            .add_cluster_ips("10.0.0.0/24".parse().expect("a CIDR"), Stored::default())
-            .expect("nothing is stored");
-        assert_eq!(
-            refused(&observe(addresses), bitmaps(Initialised, Missing, Missing)),
-            format!("servicenodeports: is missing, but 2 Services have node ports; {advice}")
-        );
-        let mut objects = Audit::of_ip_addresses(None);
-        objects.add_node_ports("30000-30001".parse().expect("ports"), Stored::default()).expect("nothing is stored");
-        assert_eq!(
-            refused(&observe(objects), bitmaps(Missing, Missing, Initialised)),
-            format!("serviceips: is missing, but 2 Services have ClusterIPs; {advice}")
-        );
-        let mut objects = Audit::of_ip_addresses(None);
-        objects.add_node_ports("30000-30001".parse().expect("ports"), Stored::default()).expect("nothing is stored");
-        let cidr = "10.0.0.0/24".parse().expect("a CIDR");
-        objects.add_service_cidr(cidr, true).expect("an audit of IPAddress objects");
-        assert_eq!(refused(&observe(objects), bitmaps(Missing, Missing, Initialised)), "fine");
+    }
+
+    #[test]
+    fn without_a_service_cidr_a_second_claim_of_an_address_is_found() {
+        let mut audit = of(Audit::of_ip_addresses(None), &["10.0.0.1", "10.0.0.2", "10.0.0.1"]);
+        let found = audit.check_cluster(bitmaps(Missing, Missing, Initialised), false);
+        assert_eq!(found, Ok(()));
+        let report = audit.finish(crate::audit::Leaks::CleanAtOnce);
+        let found: Vec<_> =
+            report.findings.iter().map(|finding| format!("{} {}", finding.reason, finding.value)).collect();
+        assert_eq!(found, ["ClusterIPAlreadyAllocated 10.0.0.1", "RangeMissing kubernetes"]);
     }
 
     #[test]
@@ -283,12 +316,11 @@ mod tests {
         let all = bitmaps(Missing, Missing, Missing);
         let mut objects = Audit::of_ip_addresses(None);
         objects.observe(&Service { cluster_ip: "10.0.0.1", ..Service::default() });
-        assert!(objects.check_cluster(all, false).is_err(), "there is no range");
-        objects.observe_unreadable(Unreadable::ServiceCidr);
-        assert_eq!(objects.check_cluster(all, false), Ok(()), "the address may be in the CIDR that cannot be read");
-        assert_eq!(refused(&objects, all), "1 object cannot be read, and may use or record any value");
+        objects.observe_unreadable(crate::audit::Unreadable::ServiceCidr);
+        assert_eq!(refused(&mut objects, all), "1 object cannot be read, and may use or record any value");
         objects.of_pass(Default::default());
         assert_eq!(objects.check_cluster(all, false), Err(NotAuditable::Unreadable { objects: 1 }));
+        assert_eq!(lacking_of(&objects, all), [""; 0], "the address may be in the CIDR that cannot be read");
     }
 
     #[test]
@@ -302,20 +334,20 @@ mod tests {
             audit
         };
         let all = bitmaps(Initialised, Missing, Initialised);
-        assert_eq!(refused(&of_bitmaps(&[]), all), "fine", "nothing is recorded");
+        assert_eq!(refused(&mut of_bitmaps(&[]), all), "fine", "nothing is recorded");
         let mut recorded = of_bitmaps(&[0b11]);
         assert_eq!(
-            refused(&recorded, all),
+            refused(&mut recorded, all),
             format!("there are no Services, but 4 values are recorded as allocated{NO_TELLING}")
         );
         assert_eq!(recorded.check_cluster(all, false), Ok(()), "leaks are only reported");
         recorded.observe(&Service::default());
-        assert_eq!(refused(&recorded, all), "fine");
+        assert_eq!(refused(&mut recorded, all), "fine");
         let mut objects = Audit::of_ip_addresses(None);
         let object = crate::ipaddress::IpAddressObject { name: "10.0.0.1", ..Default::default() };
         objects.observe_ip_address(&object).expect("an audit of IPAddress objects");
         assert_eq!(
-            refused(&objects, bitmaps(Missing, Missing, Missing)),
+            refused(&mut objects, bitmaps(Missing, Missing, Missing)),
             format!("there are no Services, but 1 value is recorded as allocated{NO_TELLING}")
         );
     }

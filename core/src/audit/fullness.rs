@@ -70,7 +70,7 @@ impl Pool {
             _ => return None,
         };
         let (subject, value) = (Subject::Range(self.place as u64), FoundValue::Text(self.text));
-        Some(Finding { reason, range: Some(self.place), subject, value, valid: None })
+        Some(Finding { reason, range: Some(self.place), subject, value, valid: None, outside: None })
     }
 }
 

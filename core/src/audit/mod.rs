@@ -34,6 +34,7 @@ mod objects;
 mod occupancy;
 mod offsets;
 mod range_pass;
+mod ranges;
 mod records;
 mod report;
 
@@ -56,6 +57,7 @@ use crate::snapshot::BitsPastRange;
 use beside::Beside;
 use objects::Objects;
 use range_pass::{Claim, Findings, RangePass};
+use ranges::doubt_ranges;
 
 pub use beside::BitmapRevisions;
 pub use claimants::{AllObserved, Claimant};
@@ -63,6 +65,7 @@ pub use cluster::{Bitmaps, NotAuditable, Presence, StoredBitmap};
 pub use objects::{ObjectRepair, ServiceCidrReport};
 pub use occupancy::Cell;
 pub use offsets::{OffsetRun, Offsets, Values};
+pub use ranges::{Outcome, Testimony, Verdict, judge_ranges};
 pub use records::ClusterIpRecords;
 pub use report::{
     BitmapReport, Counts, Leak, OffsetState, RangeReport, RecordRepairError, Remedy, RepairOutcome, Report,
@@ -222,12 +225,14 @@ pub struct Audit {
     /// Objects of the cluster that could not be read.
     unreadable: u64,
     claims: u64,
-    /// The addresses of Services, if the ranges of ClusterIPs are not known.
+    /// The addresses of Services that have no range, if not all ranges of ClusterIPs are known.
     without_range: Option<HashSet<IpAddr>>,
-    /// Services with addresses, and with node ports, while there is no range of such values.
+    /// Addresses, and Services with node ports, while there is no range of such values.
     without_addresses: u64,
     without_ports: u64,
     findings: Findings,
+    /// Those about ranges that the audit lacks.
+    lacking: Vec<Finding>,
     /// The pass that the audit belongs to.
     pass: Option<PassId>,
 }
@@ -378,9 +383,8 @@ impl Audit {
         }
     }
 
-    /// Says that neither the bitmaps nor the ranges of ClusterIPs are known: of addresses, only those that are not
-    /// valid and those of two Services are findings. Without effect beside a range of ClusterIPs. Memory: some 40 bytes
-    /// per address.
+    /// Says that not all ranges of ClusterIPs are known: of addresses of an IP family without one, only those that are
+    /// not valid and those of two Services are findings. Memory: some 40 bytes per such address.
     pub fn without_cluster_ip_ranges(&mut self) {
         self.without_range = Some(HashSet::new());
     }
@@ -446,18 +450,9 @@ impl Audit {
 
     #[inline(never)]
     fn observe_without_bitmap(&mut self, service: &Service<'_>) {
-        if let (Some(addresses), None) = (&mut self.without_range, &self.objects) {
+        if self.without_range.is_some() && self.objects.is_none() {
             for text in service.cluster_ip_texts() {
-                let (reason, value) = match parse_address(text) {
-                    None => (Reason::ClusterIpNotValid, FoundValue::Text((*text).into())),
-                    Some(address) if !addresses.insert(address) => {
-                        (Reason::ClusterIpAlreadyAllocated, FoundValue::Address(address))
-                    }
-                    Some(_) => continue,
-                };
-                let subject = Subject::Service(self.services);
-                self.findings.push((self.claims, Finding { reason, range: None, subject, value, valid: None }));
-                self.claims += 1;
+                self.observe_other_cluster_ip(text);
             }
             return;
         }
@@ -465,7 +460,7 @@ impl Audit {
             self.claims += objects.observe_service(service, self.claims);
         }
         let has_cidrs = self.objects.as_ref().is_some_and(Objects::has_cidrs);
-        self.without_addresses += u64::from(!has_cidrs && !service.cluster_ip_texts().is_empty());
+        self.without_addresses += if has_cidrs { 0 } else { service.cluster_ip_texts().len() as u64 };
     }
 
     #[inline(always)]
@@ -492,6 +487,14 @@ impl Audit {
             IpAddr::V6(_) => &mut self.ipv6,
         };
         let Some(part) = part else {
+            if let Some(addresses) = &mut self.without_range {
+                self.without_addresses += 1;
+                if !addresses.insert(address) {
+                    let value = FoundValue::Address(address);
+                    self.find(Reason::ClusterIpAlreadyAllocated, self.first_cidr, value, None);
+                }
+                return;
+            }
             return self.find(Reason::ClusterIpNotValid, self.first_cidr, FoundValue::Address(address), None);
         };
         let Some(offset) = part.range.offset_of(address) else {
@@ -525,12 +528,21 @@ impl Audit {
     #[cold]
     fn find(&mut self, reason: Reason, range: Option<usize>, value: FoundValue, valid: Option<AnyRange>) {
         let subject = Subject::Service(self.services);
-        self.findings.push((self.claims, Finding { reason, range, subject, value, valid }));
+        self.findings.push((self.claims, Finding { reason, range, subject, value, valid, outside: None }));
         self.claims += 1;
+    }
+
+    /// The number of addresses of Services that lie in the ranges of ClusterIPs.
+    fn count_addresses(&self) -> u64 {
+        match &self.objects {
+            Some(objects) => objects.count_claims(),
+            None => [&self.ipv4, &self.ipv6].into_iter().flatten().map(RangePass::count_claims).sum(),
+        }
     }
 
     /// Ends the audit. Cost: O(size / 64) per bitmap; the number of IPAddress objects and Services times that of CIDRs.
     pub fn finish(self, mut leaks: Leaks<'_>) -> Report {
+        let (addresses, ports) = (self.count_addresses(), self.ports.as_ref().map_or(0, RangePass::count_claims));
         let mut findings = self.findings;
         let keeps_all = self.unreadable > 0;
         let mut ranges: Vec<(usize, RangeReport)> = Vec::new();
@@ -565,7 +577,10 @@ impl Audit {
             counters.retain(if keeps_all { &[] } else { &ranges });
         }
         findings.sort_by_key(|(order, _)| *order);
-        let findings = findings.into_iter().map(|(_, finding)| finding).chain(disagreements).collect();
+        let findings = findings.into_iter().map(|(_, finding)| finding).chain(disagreements).chain(self.lacking);
+        let mut findings: Vec<_> = findings.collect();
+        doubt_ranges(&mut findings, Reason::ClusterIpOutOfRange, addresses);
+        doubt_ranges(&mut findings, Reason::PortOutOfRange, ports);
         Report {
             ranges,
             findings,
@@ -640,12 +655,6 @@ mod tests {
         for address in ["10.0.0.1", "fd00::1", "None", "", "10.0.0.1", "fd00:0::1", "10.0.0", "192.0.2.7"] {
             audit.observe(&service(address, &[]));
         }
-        let nothing = Bitmaps {
-            service_ips: Presence::Missing,
-            secondary_service_ips: Presence::Missing,
-            service_node_ports: Presence::Missing,
-        };
-        assert_eq!(audit.check_cluster(nothing, true), Ok(()));
         assert_eq!(
             found(&audit.finish(Leaks::CleanAtOnce)),
             [

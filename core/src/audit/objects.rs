@@ -209,6 +209,12 @@ impl Objects {
         self.objects.iter().filter(|object| !object.managed).filter_map(|object| object.address)
     }
 
+    /// The number of claims of addresses that a CIDR has.
+    pub(super) fn count_claims(&self) -> u64 {
+        let addresses = self.claims.iter().flat_map(|claims| &claims.addresses).flatten();
+        addresses.filter(|address| self.cidrs.iter().any(|one| one.cidr.offset_of(**address).is_some())).count() as u64
+    }
+
     /// Whether there is an object of the address.
     pub(super) fn has(&self, address: IpAddr) -> bool {
         self.by_address.contains_key(&address)
@@ -249,8 +255,10 @@ impl Objects {
                 };
                 let subject = Subject::Service(ordinal as u64);
                 let mut find = |reason, value| {
-                    findings
-                        .push((claims.order + place as u64, Finding { reason, range, subject, value, valid: None }));
+                    findings.push((
+                        claims.order + place as u64,
+                        Finding { reason, range, subject, value, valid: None, outside: None },
+                    ));
                 };
                 if let Some(reason) = reason {
                     find(reason, value);
@@ -273,7 +281,7 @@ impl Objects {
         for (ordinal, object) in self.objects.iter().enumerate() {
             let subject = Subject::IpAddress(ordinal as u64);
             let mut find = |reason, range, value| {
-                findings.push((order, Finding { reason, range, subject, value, valid: None }));
+                findings.push((order, Finding { reason, range, subject, value, valid: None, outside: None }));
                 order += 1;
             };
             // The repair of the reference reads the references of the allocator's objects, and of those of addresses in
@@ -344,8 +352,9 @@ impl Objects {
         lost: &mut HashSet<IpAddr>,
         duplicates: &mut HashSet<IpAddr>,
     ) -> (Option<Reason>, bool) {
-        if !self.cidrs.iter().any(|one| one.cidr.offset_of(address).is_some()) {
-            return ((!self.lacks_cidr).then_some(Reason::ClusterIpOutOfRange), false);
+        let has_range = self.cidrs.iter().any(|one| one.cidr.offset_of(address).is_some());
+        if !has_range && !self.lacks_cidr && !self.cidrs.is_empty() {
+            return (Some(Reason::ClusterIpOutOfRange), false);
         }
         let object = self.by_address.get(&address).map(|at| &self.objects[*at]);
         let verdict = judge_cluster_ip(object.map(|object| {
@@ -363,6 +372,10 @@ impl Objects {
         let verdict = if records && !lost.insert(address) { ClusterIpVerdict::Taken } else { verdict };
         if verdict == ClusterIpVerdict::Taken {
             duplicates.insert(address);
+        }
+        if !has_range {
+            // Of an address whose range is not known only a second claim is certain.
+            return ((verdict == ClusterIpVerdict::Taken).then_some(Reason::ClusterIpAlreadyAllocated), false);
         }
         let creates =
             matches!(verdict, ClusterIpVerdict::Create | ClusterIpVerdict::Replace | ClusterIpVerdict::Reshape);
@@ -834,11 +847,13 @@ mod tests {
     }
 
     #[test]
-    fn without_a_range_findings_name_none() {
+    fn without_a_range_no_address_is_outside() {
         let mut audit = Audit::of_ip_addresses(None);
-        audit.observe(&Service { namespace: "ns", name: "one", cluster_ip: "10.0.0.1", ..Service::default() });
+        for name in ["one", "two"] {
+            audit.observe(&Service { namespace: "ns", name, cluster_ip: "10.0.0.1", ..Service::default() });
+        }
         let report = audit.finish(Leaks::CleanAtOnce);
         let found: Vec<_> = report.findings.iter().map(|found| (found.reason, found.range)).collect();
-        assert_eq!(found, [(Reason::ClusterIpOutOfRange, None)]);
+        assert_eq!(found, [(Reason::ClusterIpAlreadyAllocated, None)]);
     }
 }

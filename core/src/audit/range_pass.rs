@@ -107,6 +107,16 @@ impl<R: Repaired> RangePass<R> {
         Ok(Self { unseen: true, ..Self::new(index, range, Stored { range: "", data: known })? })
     }
 
+    /// Whether a Service has a value of it.
+    pub(super) fn is_claimed(&self) -> bool {
+        !self.waiting.is_empty() || self.in_use.count() > 0
+    }
+
+    /// The number of claims of values of the range.
+    pub(super) fn count_claims(&self) -> u64 {
+        (self.waiting.len() + self.duplicates.len()) as u64 + u64::from(self.in_use.count())
+    }
+
     pub(super) fn stored(&self) -> &Bitmap {
         &self.stored
     }
@@ -137,7 +147,10 @@ impl<R: Repaired> RangePass<R> {
             if let Some(value) = self.range.value_at(claim.offset) {
                 let (subject, value) = (Subject::Service(claim.service), R::found(value));
                 let valid = Some(self.range.any());
-                findings.push((claim.order, Finding { reason, range: Some(self.index), subject, value, valid }));
+                findings.push((
+                    claim.order,
+                    Finding { reason, range: Some(self.index), subject, value, valid, outside: None },
+                ));
             }
         }
     }

@@ -20,22 +20,21 @@ pub enum ClusterIpRecords {
 
 impl ClusterIpRecords {
     /// Decides by what is stored: the number of ServiceCIDR and IPAddress objects, those among them that cannot be
-    /// read, and the bitmap of the primary range, or if there is none of the secondary one; `None` if the source does
-    /// not show bitmaps.
+    /// read, and the bitmap of the primary range, or if there is none of the secondary one.
     ///
     /// ```
     /// use rangekeeper::audit::{ClusterIpRecords, Presence};
     ///
-    /// assert_eq!(ClusterIpRecords::of(1, Some(Presence::Initialised)), ClusterIpRecords::Both);
-    /// assert!(!ClusterIpRecords::of(0, None).has_objects());
+    /// assert_eq!(ClusterIpRecords::of(1, Presence::Initialised), ClusterIpRecords::Both);
+    /// assert!(!ClusterIpRecords::of(0, Presence::Unseen).has_objects());
     /// ```
-    pub fn of(objects: u64, bitmap: Option<Presence>) -> Self {
+    pub fn of(objects: u64, bitmap: Presence) -> Self {
         match (objects, bitmap) {
-            (0, Some(Presence::Missing)) => Self::Unknown,
+            (0, Presence::Missing) => Self::Unknown,
             // A server that uses objects creates a ServiceCIDR when it starts.
             (0, _) => Self::Bitmaps,
-            (_, None | Some(Presence::Missing)) => Self::Objects,
-            (_, Some(Presence::Uninitialised | Presence::Initialised)) => Self::Both,
+            (_, Presence::Unseen | Presence::Missing) => Self::Objects,
+            (_, Presence::Uninitialised | Presence::Unreadable | Presence::Initialised) => Self::Both,
         }
     }
 
@@ -52,7 +51,7 @@ mod tests {
     #[test]
     fn objects_decide_and_a_bitmap_may_be_beside_them() {
         use ClusterIpRecords::{Bitmaps, Both, Objects, Unknown};
-        let bitmaps = [None, Some(Presence::Missing), Some(Presence::Uninitialised), Some(Presence::Initialised)];
+        let bitmaps = [Presence::Unseen, Presence::Missing, Presence::Uninitialised, Presence::Initialised];
         for (objects, expected) in [(0, [Bitmaps, Unknown, Bitmaps, Bitmaps]), (1, [Objects, Objects, Both, Both])] {
             assert_eq!(bitmaps.map(|bitmap| ClusterIpRecords::of(objects, bitmap)), expected);
         }

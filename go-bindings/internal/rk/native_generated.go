@@ -97,6 +97,8 @@ package rk
 #cgo nocallback rk_audit_check_cluster
 #cgo noescape rk_audit_finish
 #cgo nocallback rk_audit_finish
+#cgo noescape rk_ranges_judge
+#cgo nocallback rk_ranges_judge
 #cgo noescape rk_reason_name
 #cgo nocallback rk_reason_name
 #cgo noescape rk_reason_severity
@@ -365,6 +367,7 @@ var (
 	_ [C.sizeof_rk_service_cidr]byte             = [unsafe.Sizeof(ServiceCIDR{})]byte{}
 	_ [C.sizeof_rk_service_cidr_description]byte = [unsafe.Sizeof(ServiceCIDRDescription{})]byte{}
 	_ [C.sizeof_rk_claim]byte                    = [unsafe.Sizeof(Claim{})]byte{}
+	_ [C.sizeof_rk_ranges_verdict]byte           = [unsafe.Sizeof(RangesVerdict{})]byte{}
 	_ [C.sizeof_rk_offset_state]byte             = [unsafe.Sizeof(OffsetState{})]byte{}
 	_ [C.sizeof_rk_cell]byte                     = [unsafe.Sizeof(Cell{})]byte{}
 	_ [C.sizeof_rk_leak]byte                     = [unsafe.Sizeof(Leak{})]byte{}
@@ -412,7 +415,6 @@ func (s *Error) fromC(c *C.rk_error) {
 	s.Detail.Byte = *(*uint64)(unsafe.Pointer(&c.detail))
 	s.Detail.Bits = *(*BitsPastRange)(unsafe.Pointer(&c.detail))
 	s.Detail.Request = *(*uint64)(unsafe.Pointer(&c.detail))
-	s.Detail.Bitmap = *(*uint32)(unsafe.Pointer(&c.detail))
 	s.Message = C.GoStringN(&c.message[0], C.int(c.message_len))
 }
 
@@ -1070,14 +1072,14 @@ func AuditObserveUnreadable(audit *Audit, kind uint32, theError *Error) Result {
 }
 
 // AuditCheckCluster is rk_audit_check_cluster.
-func AuditCheckCluster(audit *Audit, serviceIPs uint32, secondaryServiceIPs uint32, serviceNodePorts uint32, cleansLeaks bool, theError *Error) Result {
+func AuditCheckCluster(audit *Audit, serviceIPs uint32, secondaryServiceIPs uint32, serviceNodePorts uint32, upgraded uint64, cleansLeaks bool, theError *Error) Result {
 	c_audit, entered := (*handle)(audit).enter()
 	if entered != ResultOK {
 		return entered
 	}
 	defer (*handle)(audit).leave()
 	var c_error aligned[C.rk_error]
-	result := C.rk_audit_check_cluster((*C.rk_audit)(c_audit), C.uint32_t(serviceIPs), C.uint32_t(secondaryServiceIPs), C.uint32_t(serviceNodePorts), C.bool(cleansLeaks), &c_error.c)
+	result := C.rk_audit_check_cluster((*C.rk_audit)(c_audit), C.uint32_t(serviceIPs), C.uint32_t(secondaryServiceIPs), C.uint32_t(serviceNodePorts), C.uint64_t(upgraded), C.bool(cleansLeaks), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}
@@ -1097,6 +1099,16 @@ func AuditFinish(audit *Audit, report **Report, theError *Error) Result {
 	if result == C.RK_RESULT_OK {
 		*report = (*Report)(newHandle(unsafe.Pointer(c_report), freeReport))
 	}
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// RangesJudge is rk_ranges_judge.
+func RangesJudge(flag string, serviceCIDR string, bitmap string, values []Value, verdict *RangesVerdict, theError *Error) Result {
+	var c_error aligned[C.rk_error]
+	result := C.rk_ranges_judge((*C.char)(unsafe.Pointer(unsafe.StringData(flag))), C.size_t(len(flag)), (*C.char)(unsafe.Pointer(unsafe.StringData(serviceCIDR))), C.size_t(len(serviceCIDR)), (*C.char)(unsafe.Pointer(unsafe.StringData(bitmap))), C.size_t(len(bitmap)), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(values))), C.size_t(len(values)), (*C.rk_ranges_verdict)(unsafe.Pointer(verdict)), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}

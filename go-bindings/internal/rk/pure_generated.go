@@ -88,7 +88,6 @@ func (s *Error) load(c *call, at uint32) {
 	s.Detail.Byte = endian.Uint64(b[8:])
 	s.Detail.Bits.load(c, at+8)
 	s.Detail.Request = endian.Uint64(b[8:])
-	s.Detail.Bitmap = endian.Uint32(b[8:])
 	s.Message = string(b[44:][:endian.Uint32(b[40:])])
 }
 
@@ -172,6 +171,18 @@ func (s *Claim) load(c *call, at uint32) {
 
 func (s *IPAddresses) store(c *call, at uint32) {
 	s.Batch.store(c, at+0)
+}
+
+func (s *RangesVerdict) load(c *call, at uint32) {
+	b := c.bytes(at, 56)
+	s.Outcome = endian.Uint32(b[0:])
+	s.FlagIsWrong = b[4] != 0
+	s.ServiceCIDRIsWrong = b[5] != 0
+	s.BitmapIsWrong = b[6] != 0
+	s.Values = endian.Uint64(b[8:])
+	s.InFlag = endian.Uint64(b[16:])
+	s.InServiceCIDR = endian.Uint64(b[24:])
+	s.InBitmap = endian.Uint64(b[32:])
 }
 
 func (s *Finding) load(c *call, at uint32) {
@@ -1656,7 +1667,7 @@ func AuditObserveUnreadable(audit *Audit, kind uint32, theError *Error) (result 
 }
 
 // AuditCheckCluster is rk_audit_check_cluster.
-func AuditCheckCluster(audit *Audit, serviceIPs uint32, secondaryServiceIPs uint32, serviceNodePorts uint32, cleansLeaks bool, theError *Error) (result Result) {
+func AuditCheckCluster(audit *Audit, serviceIPs uint32, secondaryServiceIPs uint32, serviceNodePorts uint32, upgraded uint64, cleansLeaks bool, theError *Error) (result Result) {
 	c := call{first: (*object)(audit)}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
@@ -1665,7 +1676,7 @@ func AuditCheckCluster(audit *Audit, serviceIPs uint32, secondaryServiceIPs uint
 	fixed := c.next
 	c.next += 560
 	atError := fixed + 0
-	result = Result(c.core.Xrk_audit_check_cluster((*object)(audit).address(), int32(serviceIPs), int32(secondaryServiceIPs), int32(serviceNodePorts), number(cleansLeaks), int32(atError)))
+	result = Result(c.core.Xrk_audit_check_cluster((*object)(audit).address(), int32(serviceIPs), int32(secondaryServiceIPs), int32(serviceNodePorts), int64(upgraded), number(cleansLeaks), int32(atError)))
 	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)
@@ -1688,6 +1699,36 @@ func AuditFinish(audit *Audit, report **Report, theError *Error) (result Result)
 	c.done = true
 	if result == ResultOK {
 		*report = (*Report)(c.object(atReport))
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// RangesJudge is rk_ranges_judge.
+func RangesJudge(flag string, serviceCIDR string, bitmap string, values []Value, verdict *RangesVerdict, theError *Error) (result Result) {
+	c := call{}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 616
+	atFlag := c.putText(flag)
+	atServiceCIDR := c.putText(serviceCIDR)
+	atBitmap := c.putText(bitmap)
+	atValues := c.allocateMany(len(values), 24, 8)
+	for i := range values {
+		values[i].store(&c, atValues+uint32(i)*24)
+	}
+	atVerdict := fixed + 0
+	atError := fixed + 56
+	c.grow()
+	result = Result(c.core.Xrk_ranges_judge(int32(atFlag), int32(len(flag)), int32(atServiceCIDR), int32(len(serviceCIDR)), int32(atBitmap), int32(len(bitmap)), int32(atValues), int32(len(values)), int32(atVerdict), int32(atError)))
+	c.done = true
+	if result == ResultOK {
+		verdict.load(&c, atVerdict)
 	}
 	if result != ResultOK {
 		theError.load(&c, atError)

@@ -51,10 +51,6 @@ const (
 	DetailByte                             = 1
 	DetailBits                             = 2
 	DetailRequest                          = 3
-	DetailBitmap                           = 4
-	BitmapServiceIPs                       = 0
-	BitmapSecondaryServiceIPs              = 1
-	BitmapServiceNodePorts                 = 2
 	ValueKindAny                           = 0
 	ValueKindPort                          = 1
 	ValueKindIPv4                          = 4
@@ -78,14 +74,23 @@ const (
 	PresenceUninitialised                  = 1
 	PresenceInitialised                    = 2
 	PresenceUnseen                         = 3
+	PresenceUnreadable                     = 4
 	ClusterIPRecordsUnknown                = 0
 	ClusterIPRecordsBitmaps                = 1
 	ClusterIPRecordsObjects                = 2
 	ClusterIPRecordsBoth                   = 3
+	BitmapServiceIPs                       = 0
+	BitmapSecondaryServiceIPs              = 1
+	BitmapServiceNodePorts                 = 2
 	SubjectKindService                     = 0
 	SubjectKindIPAddress                   = 1
 	SubjectKindServiceCIDR                 = 2
 	SubjectKindRange                       = 3
+	SubjectKindStored                      = 4
+	RangesOutcomeAgree                     = 0
+	RangesOutcomeDecided                   = 1
+	RangesOutcomeHarmless                  = 2
+	RangesOutcomeUndecided                 = 3
 	RemedyRepair                           = 0
 	RemedyAPIServer                        = 1
 	RemedyOwner                            = 2
@@ -112,6 +117,8 @@ const (
 	ReasonClusterIPNotCanonical            = 14
 	ReasonRangeFull                        = 15
 	ReasonRangeNearlyFull                  = 16
+	ReasonRangeNotReadable                 = 17
+	ReasonRangeMissing                     = 18
 	ValuesSet                              = 1301
 	ValuesClear                            = 1302
 	ValuesLeaked                           = 1303
@@ -231,7 +238,6 @@ type Detail struct {
 	Byte    uint64
 	Bits    BitsPastRange
 	Request uint64
-	Bitmap  uint32
 }
 
 // Error is rk_error.
@@ -304,6 +310,19 @@ type Claim struct {
 // IPAddresses is rk_ip_addresses.
 type IPAddresses struct {
 	Batch Batch
+}
+
+// RangesVerdict is rk_ranges_verdict.
+type RangesVerdict struct {
+	Outcome            uint32
+	FlagIsWrong        bool
+	ServiceCIDRIsWrong bool
+	BitmapIsWrong      bool
+	Values             uint64
+	InFlag             uint64
+	InServiceCIDR      uint64
+	InBitmap           uint64
+	_                  [2]uint64
 }
 
 // FoundValue is rk_found_value: one member has a meaning.

@@ -294,7 +294,7 @@ func (s *sequence) audit(passes *rangekeeper.LeakTracker) {
 	}
 	// The message has the index, which 32 bits do not hold.
 	s.answer("far", errors.Is(audit.CompareBitmap(s.farIndex(), s.Uint64(), s.Uint64()), rangekeeper.ErrInvalidArgument))
-	s.answer("cluster", audit.CheckCluster(rangekeeper.Bitmaps{ServiceIPs: rangekeeper.Presence(s.IntN(3)), ServiceNodePorts: rangekeeper.Initialised}, s.IntN(2) == 0))
+	s.answer("cluster", audit.CheckCluster(rangekeeper.Bitmaps{ServiceIPs: rangekeeper.Presence(s.IntN(3)), ServiceNodePorts: rangekeeper.Initialised}, uint64(s.IntN(2)), s.IntN(2) == 0))
 	report, err := audit.Finish()
 	s.answer("finish", err)
 	if err != nil {

@@ -187,6 +187,7 @@ pub fn as_c(report: &Report, finding: &Finding) -> FoundByC {
         Subject::IpAddress(ordinal) => (1, ordinal),
         Subject::ServiceCidr(range) => (2, range),
         Subject::Range(range) => (3, range),
+        Subject::Stored(bitmap) => (4, bitmap as u64),
     };
     let reason = finding.reason;
     let range = finding.range.map_or(NO_RANGE, |range| range as u32);
@@ -199,7 +200,7 @@ pub fn as_c(report: &Report, finding: &Finding) -> FoundByC {
 }
 
 /// The reasons by their numbers in C, from 1 on.
-const REASONS: [Reason; 16] = [
+const REASONS: [Reason; 18] = [
     Reason::ClusterIpNotValid,
     Reason::ClusterIpNotAllocated,
     Reason::ClusterIpAlreadyAllocated,
@@ -216,6 +217,8 @@ const REASONS: [Reason; 16] = [
     Reason::ClusterIpNotCanonical,
     Reason::RangeFull,
     Reason::RangeNearlyFull,
+    Reason::RangeNotReadable,
+    Reason::RangeMissing,
 ];
 
 /// A batch of any kind.

@@ -14,6 +14,9 @@ import (
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
+// ErrNotReadable says that the stored object of a range is damaged.
+var ErrNotReadable = errors.New("the stored range cannot be read (rangekeeper explain RangeNotReadable)")
+
 // ParseRange returns the function that reads the range of a name.
 func ParseRange(name string) func(string) (rangekeeper.Range, error) {
 	if name == clusterstate.ServiceNodePorts {
@@ -77,7 +80,7 @@ func readRange(ctx context.Context, client *clientv3.Client, key string) (spec s
 	}
 	if len(got.Kvs) > 0 {
 		if spec, data, err = Decode(got.Kvs[0].Value); err != nil {
-			return "", nil, fmt.Errorf("%s: %w", key, err)
+			return "", nil, fmt.Errorf("%s: %w: %w", key, ErrNotReadable, err)
 		}
 	}
 	if spec == "" {
@@ -95,7 +98,7 @@ func (s *Store) Stored(ctx context.Context, name string) (rangekeeper.Range, err
 	}
 	values, err := ParseRange(name)(spec)
 	if err != nil {
-		err = fmt.Errorf("%s: %w", key, err)
+		err = fmt.Errorf("%s: %w: %w", key, ErrNotReadable, err)
 	}
 	return values, err
 }

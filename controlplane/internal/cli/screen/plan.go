@@ -38,7 +38,11 @@ func (s *Screen) Plan(p *audit.Plan, steps []Step, page, program string) {
 	s.Blank()
 	rows := [][]string{{"RANGE", "VALUES", "SET", "CLEAR"}}
 	for _, r := range p.Ranges {
-		rows = append(rows, []string{r.Name, r.Range, fmt.Sprint(len(r.Set)), fmt.Sprint(len(r.Clear))})
+		values := r.Range
+		if r.Action == audit.ActionDelete { // its range is not known
+			values = "deleted"
+		}
+		rows = append(rows, []string{r.Name, values, fmt.Sprint(len(r.Set)), fmt.Sprint(len(r.Clear))})
 	}
 	s.rows(0, rows)
 	if p.ServiceCIDR != nil {
@@ -47,7 +51,7 @@ func (s *Screen) Plan(p *audit.Plan, steps []Step, page, program string) {
 		s.text(2, "", fmt.Sprintf("ServiceCIDR %s: %s", p.ServiceCIDR.Name, strings.Join(p.ServiceCIDR.CIDRs, ", ")))
 	}
 	planned := planRows(p)
-	for _, repair := range []string{repairFailed, repairSet, repairClear, repairServers, repairObject, repairByServer, repairRunning, repairLooked, repairAgain, repairLater} {
+	for _, repair := range []string{repairFailed, repairRange, repairSet, repairClear, repairServers, repairObject, repairByServer, repairRunning, repairLooked, repairAgain, repairLater} {
 		var some []Fault
 		for _, row := range planned {
 			if row.repair == repair {
@@ -73,7 +77,7 @@ func PlanLeft(p *audit.Plan, wide bool) (objects, others, owners []Fault) {
 		switch fault := FaultOf(f, wide); {
 		case f.Kind == audit.KindIPAddress:
 			objects = append(objects, fault)
-		case f.IsOfBootstrap():
+		case f.IsOfBootstrap(), f.IsLost():
 			others = append(others, fault)
 		default:
 			owners = append(owners, fault)
@@ -112,6 +116,7 @@ func (s *Screen) planGroup(title string, faults []Fault, program string) {
 // What becomes of a finding or a leak without the help of an owner.
 const (
 	repairFailed   = "Failed"
+	repairRange    = "Set up from the Services"
 	repairSet      = "Set in the bitmap"
 	repairClear    = "Cleared in the bitmap"
 	repairByServer = "Repaired by kube-apiserver at its start"
@@ -163,6 +168,8 @@ func planRows(p *audit.Plan) []planRow {
 	for _, f := range p.Findings {
 		at := place{f.Range, f.Value}
 		switch {
+		case f.IsLost() && f.Remedy == rangekeeper.RemedyRepair:
+			rows = append(rows, planRow{FaultOf(f, false), repairRange})
 		case p.RepairsServers(f):
 			rows = append(rows, planRow{FaultOf(f, false), repairServers})
 		case f.IsOfBootstrap() && f.Stays && p.Applied:

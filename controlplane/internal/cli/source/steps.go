@@ -123,6 +123,16 @@ func (s *Source) deleteSteps(objects []screen.Fault) []screen.Step {
 	return []screen.Step{{Why: "as an administrator, delete the worst IPAddress object", Words: s.kubectl("delete ipaddress " + first.Value)}}
 }
 
+// damagedSteps delete the stored object of the first range that cannot be read in a running etcd.
+func (s *Source) damagedSteps(r *audit.Report) []screen.Step {
+	at := slices.IndexFunc(r.Findings, func(f audit.Finding) bool { return f.Reason == rangekeeper.ReasonRangeNotReadable.String() })
+	if at < 0 || !s.connection.Given() || s.isKine {
+		return nil
+	}
+	words := append(append([]string{"etcdctl"}, s.etcdctlFlags()...), "del "+screen.Quoted(clusterstate.RangeKey(s.prefix, r.Findings[at].Name)))
+	return []screen.Step{{Why: "as an administrator, delete the range that cannot be read; the servers set it up again from the Services", Words: words}}
+}
+
 // etcdctlFlags are the flags of the etcd on the command line, which etcdctl has, too.
 func (s *Source) etcdctlFlags() []string {
 	return s.flags("endpoints", "cacert", "cert", "key", "user", "dial-timeout")
@@ -229,6 +239,7 @@ func (s *Source) ReportSteps(r *audit.Report) []screen.Step {
 		steps = append(steps, screen.Step{Why: "add addresses, once you have put a CIDR into this ServiceCIDR", Words: append([]string{"echo " + screen.Quoted(runbook.ServiceCIDR), "|"}, s.kubectl("create -f -")...)})
 	}
 	steps = append(steps, s.deleteSteps(deleted)...)
+	steps = append(steps, s.damagedSteps(r)...)
 	if r.SuspectsLeaks {
 		steps = append(steps, s.probeStep(r))
 	}
