@@ -226,19 +226,54 @@ func (a *Audit) objectsUnseen() string {
 	return "the Service cannot be read"
 }
 
-// primaryRange returns the range of ClusterIPs that the servers are configured with first; "" if it is not known.
+// primaryRange returns the range of ClusterIPs that the servers are configured with first; "" if it is not known, or if
+// the Services speak against it.
 func (a *Audit) primaryRange() string {
+	var said struct{ flag, cidr, bitmap []string }
 	for _, s := range a.state.ServiceCIDRs {
-		if s.Name == clusterstate.DefaultServiceCIDR && len(s.Spec.CIDRs) > 0 {
-			return s.Spec.CIDRs[0]
+		if s.Name == clusterstate.DefaultServiceCIDR {
+			said.cidr = s.Spec.CIDRs
 		}
 	}
-	for _, r := range a.ranges {
-		if r.name == clusterstate.ServiceIPs {
-			return r.text
+	for _, name := range []string{clusterstate.ServiceIPs, clusterstate.SecondaryServiceIPs} {
+		for i, r := range a.ranges {
+			if r.isBitmap(name) && a.core.Range(i).Record != rangekeeper.RecordStale {
+				said.bitmap = append(said.bitmap, r.text)
+			}
+		}
+	}
+	if a.state.Unseen != nil {
+		said.flag, said.bitmap = a.state.Unseen.ClusterIPRanges, nil
+	}
+	verdict, err := a.JudgeClusterIPRanges(said.flag, said.cidr, said.bitmap)
+	if err != nil || verdict.Outcome == rangekeeper.RangesUndecided {
+		a.doubtsRange = true
+		return ""
+	}
+	for _, one := range []struct {
+		ranges  []string
+		isWrong bool
+	}{{said.cidr, verdict.ServiceCIDRIsWrong}, {said.bitmap, verdict.BitmapIsWrong}, {said.flag, verdict.FlagIsWrong}} {
+		if len(one.ranges) > 0 && !one.isWrong {
+			return one.ranges[0]
 		}
 	}
 	return ""
+}
+
+// JudgeClusterIPRanges has the core judge which of these ranges of ClusterIPs is the wrong one, by what Services use.
+func (a *Audit) JudgeClusterIPRanges(flag, serviceCIDR, bitmap []string) (rangekeeper.RangesVerdict, error) {
+	claims, err := a.state.Claims()
+	if err != nil {
+		return rangekeeper.RangesVerdict{}, err
+	}
+	var addresses []rangekeeper.Value
+	for _, claim := range claims {
+		if claim.Value.Addr().IsValid() {
+			addresses = append(addresses, claim.Value)
+		}
+	}
+	return rangekeeper.JudgeRanges(flag, serviceCIDR, bitmap, addresses)
 }
 
 // unknownServers adds a sentence about what API servers keep to the report, and which findings it may hide.
@@ -267,6 +302,10 @@ func (a *Audit) bootstrapUnseen(what string) {
 	case "namespaces":
 		say("whether a system namespace is missing", b.NamespacesUnseen)
 	case "serviceRange":
-		say("whether the Service kubernetes has the first address of the range of ClusterIPs", "the range is not known")
+		reason := "the range is not known"
+		if a.doubtsRange {
+			reason = "nearly all ClusterIPs lie outside of the stored range, which may be wrong"
+		}
+		say("whether the Service kubernetes has the first address of the range of ClusterIPs", reason)
 	}
 }

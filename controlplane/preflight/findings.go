@@ -41,7 +41,7 @@ func (p *preflight) checkFindings() {
 			p.addFindings(reason, others, p.ofObjects())
 			continue
 		}
-		p.addFindings(reason, append(inBitmaps, others...), p.verdict(reason))
+		p.addFindings(reason, append(inBitmaps, others...), p.verdict(reason, valuesOf(append(inBitmaps, others...))))
 	}
 }
 
@@ -59,7 +59,7 @@ func (p *preflight) checkTexts() {
 		}
 	}
 	if len(texts) > 0 {
-		v := p.verdict(reason)
+		v := p.verdict(reason, texts)
 		v.what += " So another Service can get the addresses, which bitmaps have kept from that until now."
 		v.words = p.Explain(reason)
 		p.addValues(reason, texts, v)
@@ -80,14 +80,17 @@ func (p *preflight) addFindings(reason string, findings []audit.Finding, v verdi
 	if len(findings) == 0 {
 		return
 	}
-	var values []string
-	for _, f := range findings {
-		values = append(values, f.Value)
-	}
 	if v.words == nil {
 		v.words = p.Explain(findings[0].Subject())
 	}
-	p.addValues(reason, values, v)
+	p.addValues(reason, valuesOf(findings), v)
+}
+
+func valuesOf(findings []audit.Finding) (values []string) {
+	for _, f := range findings {
+		values = append(values, f.Value)
+	}
+	return values
 }
 
 func (p *preflight) addValues(name string, values []string, v verdict) {
@@ -122,7 +125,7 @@ func some(values []string) string {
 }
 
 // verdict of a reason, but for ClusterIPNotAllocated.
-func (p *preflight) verdict(reason string) verdict {
+func (p *preflight) verdict(reason string, values []string) verdict {
 	switch reason {
 	case "PortNotAllocated":
 		return verdict{Surprise, "The first repair pass records them, with an Event each.", p.repairs("record them now"), p.Repair, nil}
@@ -150,6 +153,17 @@ func (p *preflight) verdict(reason string) verdict {
 	case "IPAddressNotCanonical":
 		entry, _ := runbook.Named(reason)
 		return verdict{Surprise, "kube-apiserver does not find these IPAddress objects.", entry.Remedy, nil, nil}
+	case "ClusterIPOutOfRange":
+		return p.ofRange(reason)
+	case "RangeNotReadable":
+		entry, _ := runbook.Named(reason)
+		if p.byObjects && p.To > bitmapsUntil && !slices.Contains(values, clusterstate.ServiceNodePorts) {
+			return verdict{Surprise, fmt.Sprintf("kube-apiserver %v does not use these bitmaps.", p.To), "Until the upgrade: " + entry.Remedy, p.Explain(reason), nil}
+		}
+		return verdict{Must, fmt.Sprintf("kube-apiserver %v cannot read it either, and ends when it starts.", p.To), entry.Remedy, p.Explain(reason), nil}
+	case "RangeMissing":
+		entry, _ := runbook.Named(reason)
+		return verdict{Surprise, "An API server that starts sets it up from its flag.", entry.Remedy, p.Explain(reason), nil}
 	case "RangeFull", "RangeNearlyFull":
 		entry, _ := runbook.Named(reason)
 		return verdict{Surprise, "The upgrade adds no value to a range.", entry.Remedy, p.Explain(reason), nil}

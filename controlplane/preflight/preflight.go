@@ -51,6 +51,8 @@ type preflight struct {
 	from Release
 	// byObjects says that ClusterIPs are recorded by IPAddress objects.
 	byObjects bool
+	// ranges is the core's judgement on the flag and the stored ranges of ClusterIPs.
+	ranges rangekeeper.RangesVerdict
 }
 
 // New returns what an upgrade has to expect. The state must have [clusterstate.State.Upgrade], and a is its audit.
@@ -71,6 +73,9 @@ func New(state *clusterstate.State, a *audit.Audit, o Options) (*Report, error) 
 		return nil, err
 	}
 	if p.claims, err = state.Claims(); err != nil {
+		return nil, err
+	}
+	if p.ranges, err = a.JudgeClusterIPRanges(p.ClusterIPRanges, p.defaultCIDRs(), p.bitmaps()); err != nil {
 		return nil, err
 	}
 	p.report.FirstRepair = p.writes(objects)
@@ -242,48 +247,6 @@ func (p *preflight) checkFeatureGates() {
 		})
 	default:
 		p.ok(name, "The data show no feature gate that kube-apiserver %v refuses.", p.To)
-	}
-}
-
-// checkServiceCIDR compares the servers' flag with what is stored.
-func (p *preflight) checkServiceCIDR() {
-	const name, flag = "ServiceCIDR", "--service-cluster-ip-range"
-	stored, what := p.bitmaps(), "the bitmaps have"
-	if p.byObjects {
-		stored, what = p.defaultCIDRs(), "ServiceCIDR "+clusterstate.DefaultServiceCIDR+" has"
-	}
-	given := p.ClusterIPRanges
-	text := func(ranges []string) string { return strings.Join(ranges, ",") }
-	showFlag := p.kubectl("-n kube-system", "get pods", "-l component=kube-apiserver", "-o yaml", "| grep service-cluster-ip-range")
-	switch {
-	case len(stored) == 0 && !p.byObjects && p.unseen():
-		p.add(Check{
-			Name: name, Level: Unknown, Message: "Whether " + flag + " has the ranges that the bitmaps have: the Kubernetes API does not serve bitmaps.",
-			Remedy: "Read etcd or an etcd snapshot, with --endpoints or --etcd-snapshot.",
-		})
-	case len(stored) == 0 && p.byObjects && p.dependsOn([]string{audit.KindServiceCIDR}, name, "Whether all servers have "+flag+" as "+what+" it"):
-	case len(stored) == 0:
-		p.add(Check{
-			Name: name, Level: Surprise, Message: "There is no ServiceCIDR " + clusterstate.DefaultServiceCIDR + ": the first server that starts creates it from its " + flag + ".",
-			Remedy: "See that all servers have the same " + flag + ", and that all ClusterIPs are in it.", Words: showFlag,
-		})
-	case len(given) == 0:
-		p.add(Check{
-			Name: name, Level: Unknown, Message: fmt.Sprintf("Whether all servers have %s=%s, as %s it.", flag, text(stored), what),
-			Remedy: "Name the flag with " + flag + ". This shows it in clusters whose servers are Pods:", Words: showFlag,
-		})
-	case slices.Equal(stored, given):
-		p.ok(name, "%s is %s, and %s the same.", flag, text(given), what)
-	case len(stored) == 1 && len(given) == 2 && stored[0] == given[0]:
-		p.add(Check{
-			Name: name, Level: Surprise, Message: fmt.Sprintf("%s is %s, and %s %s: the new server makes the cluster dual-stack.", flag, text(given), what, text(stored)),
-			Remedy: "Set the flag to " + text(stored) + ", and change it in a step of its own after the upgrade, or give it to all servers at once.",
-		})
-	default:
-		p.add(Check{
-			Name: name, Level: Must, Message: fmt.Sprintf("%s is %s, and %s %s. Services outside of the ranges keep addresses that nothing records.", flag, text(given), what, text(stored)),
-			Remedy: fmt.Sprintf("Start every kube-apiserver with %s=%s. Another range is added with a ServiceCIDR object in 1.33 and later.", flag, text(stored)),
-		})
 	}
 }
 
