@@ -318,11 +318,12 @@ manifests: ## Renders the Helm chart as release/deploy/base/controller.yaml.
 
 chart: ## Checks the Helm chart, and that release/deploy/base is what it renders.
 	@release/manifests.sh --check
-	cd release && $(GO) test $(UNVETTED) ./...
+	cd release && $(GO) test $(UNVETTED) .
 
-alerts: ## Checks the alert rules, and plays release/alerts.yaml, with Prometheus' promtool; minutes the first time.
+alerts: ## Checks the alert rules, and plays release/alerts.yaml, with Prometheus' promtool, and that the chart's Pods are scraped; minutes the first time.
 	cd release && $(PROMTOOL) check rules deploy/chart/alerts.yaml
 	cd release && $(PROMTOOL) test rules alerts.yaml
+	cd release && $(GO) test $(UNVETTED) ./monitoring
 
 lint: library ## Checks in addition to `make check`: go vet of all modules, the header, the faults of the simulation.
 	for module in controlplane compat examples/go examples/go-operator go-bindings/etcdstore kube-apiserver/compare kube-apiserver/conformance kube-apiserver/stock; do \

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -140,28 +142,35 @@ func TestChartValues(t *testing.T) {
 	objects := render(t, "helm", "template", "rangekeeper", chart, "--namespace", "control-plane",
 		"--set", "image.repository=example.test/rangekeeper,image.digest="+digest,
 		"--set-json", `etcd.endpoints=["https://192.0.2.1:2379","https://192.0.2.2:2379"]`,
-		"--set-json", `serviceClusterIPRange="10.0.0.0/16,fd00::/112"`, "--set", "serviceNodePortRange=30000-30009",
+		"--set", "etcd.caFile=/pki/ca.crt,etcd.certFile=,etcd.keyFile=,etcd.user=reader,etcd.passwordFile=/pki/password,etcd.prefix=/other,runAsUser=1000",
+		"--set", `serviceClusterIPRange=10.0.0.0/16\,fd00::/112`, "--set", "serviceNodePortRange=30000-30009", // as in docs/install.md
 		"--set-json", "nodeSelector=null", "--set-json", "tolerations=[]", "--set-json", "resources=null", "--set", "securePort=8443",
-		"--set", "healthzBindAddress=0.0.0.0:10300,podMonitor=true,prometheusRule=true")
+		"--set", "kubernetesServiceNodePort=30001,endpointReconcilerType=master-count,apiserverCount=3,reconcilePorts=true,dryRun=true",
+		"--set", "replaceRange={serviceips,servicenodeports}",
+		"--set", "healthzBindAddress=0.0.0.0:10300,podMonitor=true,prometheusRule=true,scrapeInterval=1m30s,monitoringLabels.release=stack")
 	object, _ := yaml.Marshal(objects["DaemonSet control-plane/rangekeeper-controller"])
 	for _, want := range []string{
 		"image: example.test/rangekeeper@" + digest + "\n", "--endpoints=https://192.0.2.1:2379,https://192.0.2.2:2379\n",
 		"--service-cluster-ip-range=10.0.0.0/16,fd00::/112\n", "--service-node-port-range=30000-30009\n", "--secure-port=8443\n", `value: "8443"`,
-		"--healthz-bind-address=0.0.0.0:10300\n", "port: 10300\n",
+		"--healthz-bind-address=0.0.0.0:10300\n", "containerPort: 10300\n", "host: 127.0.0.1\n", "--cacert=/pki/ca.crt\n", "--user=reader\n",
+		"--password-file=/pki/password\n", "--prefix=/other\n", "runAsUser: 1000\n", "--kubernetes-service-node-port=30001\n",
+		"--endpoint-reconciler-type=master-count\n", "--apiserver-count=3\n", "--reconcile-ports\n", "--dry-run\n", "--replace-range=serviceips,servicenodeports\n",
 	} {
 		if !strings.Contains(string(object), want) {
 			t.Errorf("no %q in\n%s", want, object)
 		}
 	}
-	for _, unwanted := range []string{"nodeSelector", "tolerations", "resources", "kube-system"} {
+	for _, unwanted := range []string{"nodeSelector", "tolerations", "resources", "kube-system", "10288", "--cert", "--key", "/etc/kubernetes"} {
 		if strings.Contains(string(object), unwanted) {
 			t.Errorf("%q in\n%s", unwanted, object)
 		}
 	}
 
 	monitor, _ := yaml.Marshal(objects["PodMonitor control-plane/rangekeeper-controller"])
-	if !strings.Contains(string(monitor), "targetPort: 10300\n") || strings.Contains(string(object), "10288") {
-		t.Errorf("%s", monitor)
+	rule, _ := yaml.Marshal(objects["PrometheusRule control-plane/rangekeeper"])
+	if !strings.Contains(string(monitor), "port: metrics\n") || !strings.Contains(string(monitor), "interval: 1m30s\n") ||
+		!strings.Contains(string(monitor), "release: stack\n") || !strings.Contains(string(rule), "release: stack\n") {
+		t.Errorf("%s%s", monitor, rule)
 	}
 
 	rules, err := os.ReadFile(filepath.Join(chart, "alerts.yaml"))
@@ -178,10 +187,12 @@ func TestChartValues(t *testing.T) {
 
 	refused := 0
 	for _, set := range []string{
-		"image.digest=0123", "securePort=0", "serviceNodePortRange=30000", "etcd.endpoints=null", "pkiDir=pki", "serviceClusterIpRange=10.0.0.0/16",
+		"image.digest=0123", "securePort=0", "serviceNodePortRange=30000", "etcd.endpoints=null", "pkiDir=/pki", "serviceClusterIpRange=10.0.0.0/16",
 		"image.repository=a b", `image.repository="x`, "serviceClusterIPRange=nonsense", "serviceClusterIPRange=10.0.0.0/16\n        - --dry-run",
 		"etcd.caFile=ca.crt", "etcd.endpoints[0]=https://x y", "serviceClusterIPRange=null", "serviceNodePortRange=null",
-		"healthzBindAddress=10288", "healthzBindAddress=null", "podMonitor=yes", "prometheusRule=yes",
+		"healthzBindAddress=10288", "healthzBindAddress=null", "healthzBindAddress=[::]", "podMonitor=yes", "prometheusRule=yes",
+		"podMonitor=true", "podMonitor=true,healthzBindAddress=127.0.0.2:10288", "podMonitor=true,healthzBindAddress=[::1]:10288",
+		"scrapeInterval=often", "replaceRange={nonsense}", "endpointReconcilerType=all", "apiserverCount=0", "runAsUser=-1", "monitoringLabels.release=null",
 	} {
 		_, err := run("helm", append(append([]string{"template", "rangekeeper", chart}, ranges...), "--set", set)...)
 		name, _, _ := strings.Cut(set, "=")
@@ -192,4 +203,67 @@ func TestChartValues(t *testing.T) {
 		refused++
 	}
 	t.Logf("%d values are refused", refused)
+}
+
+// TestAddresses has the kubelet ask where the controller serves.
+func TestAddresses(t *testing.T) {
+	for address, host := range map[string]string{
+		"127.0.0.1:10288": "127.0.0.1", "0.0.0.0:10288": "127.0.0.1", "[::]:10288": "::1", "[::1]:10288": "::1",
+		"192.0.2.7:10288": "192.0.2.7", "[2001:db8::7]:10288": "2001:db8::7",
+	} {
+		set, _ := yaml.Marshal(render(t, "helm", slices.Concat([]string{"template", "rangekeeper", chart, "--namespace", "kube-system"}, ranges,
+			[]string{"--set", "healthzBindAddress=" + address})...)["DaemonSet kube-system/rangekeeper-controller"])
+		var daemons appsv1.DaemonSet
+		if err := yaml.Unmarshal(set, &daemons); err != nil {
+			t.Fatal(err)
+		}
+		container := daemons.Spec.Template.Spec.Containers[0]
+		if !slices.Contains(container.Args, "--healthz-bind-address="+address) ||
+			container.LivenessProbe.HTTPGet.Host != host || container.ReadinessProbe.HTTPGet.Host != host {
+			t.Errorf("%s: %s", address, set)
+		}
+	}
+}
+
+// TestFiles has the Pod see the files of the flags, and nothing else of its node.
+func TestFiles(t *testing.T) {
+	set, _ := yaml.Marshal(render(t, "helm", slices.Concat([]string{"template", "rangekeeper", chart, "--namespace", "kube-system"}, ranges)...)["DaemonSet kube-system/rangekeeper-controller"])
+	var daemons appsv1.DaemonSet
+	if err := yaml.Unmarshal(set, &daemons); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"/etc/kubernetes/pki/etcd/ca.crt", "/etc/kubernetes/pki/apiserver-etcd-client.crt", "/etc/kubernetes/pki/apiserver-etcd-client.key"}
+	container := daemons.Spec.Template.Spec.Containers[0]
+	var onNode, mounted []string
+	for i, volume := range daemons.Spec.Template.Spec.Volumes {
+		if *volume.HostPath.Type != corev1.HostPathFile || container.VolumeMounts[i].Name != volume.Name || !container.VolumeMounts[i].ReadOnly {
+			t.Errorf("%+v, %+v", volume, container.VolumeMounts[i])
+		}
+		onNode, mounted = append(onNode, volume.HostPath.Path), append(mounted, container.VolumeMounts[i].MountPath)
+	}
+	if !slices.Equal(onNode, want) || !slices.Equal(mounted, want) {
+		t.Errorf("%q of the node at %q", onNode, mounted)
+	}
+	of := container.SecurityContext
+	if *of.AllowPrivilegeEscalation || !*of.ReadOnlyRootFilesystem || !slices.Equal(of.Capabilities.Drop, []corev1.Capability{"ALL"}) ||
+		of.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		t.Errorf("%+v", of)
+	}
+}
+
+// TestNotes has `helm install` say what to do about a DaemonSet without a Pod.
+func TestNotes(t *testing.T) {
+	text, err := run("helm", slices.Concat([]string{"install", "rangekeeper", chart, "--dry-run=client", "--namespace", "control-plane"}, ranges,
+		[]string{"--set", "nodeSelector.pool=masters"})...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, notes, _ := strings.Cut(text, "NOTES:")
+	for _, want := range []string{
+		"--namespace control-plane rollout status daemonset/rangekeeper-controller", "0 Pods", "node-role.kubernetes.io/control-plane= pool=masters,",
+	} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("no %q in\n%s", want, notes)
+		}
+	}
 }

@@ -13,13 +13,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/bootstrap"
 	"github.com/rangekeeper/rangekeeper/controlplane/controller"
@@ -120,14 +123,47 @@ func awaitWrites(t *testing.T, etcd *clientv3.Client, key string, count int) err
 	return fmt.Errorf("%s was written %d times in %v", key, writes, patience)
 }
 
-// TestLeastPrivilege runs the controller with the rights of deploy/base: on a damaged
-// cluster it comes up, repairs, reports it in Events, and stops, and nothing is refused.
+// refusedRights asks a server for what the controller does not need.
+func refusedRights(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	ctx := t.Context()
+	for what, err := range map[string]error{
+		"get ns/web":              failure(client.CoreV1().Namespaces().Get(ctx, "web", metav1.GetOptions{})),
+		"list namespaces":         failure(client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})),
+		"list services":           failure(client.CoreV1().Services("").List(ctx, metav1.ListOptions{})),
+		"get secrets":             failure(client.CoreV1().Secrets("kube-system").Get(ctx, "x", metav1.GetOptions{})),
+		"get endpoints of others": failure(client.CoreV1().Endpoints("default").Get(ctx, "web", metav1.GetOptions{})),
+		"delete the Service":      client.CoreV1().Services("default").Delete(ctx, "kubernetes", metav1.DeleteOptions{}),
+	} {
+		if !apierrors.IsForbidden(err) {
+			t.Errorf("%s is not refused: %v", what, err)
+		}
+	}
+	for _, name := range []string{"default", "kube-system", "kube-public"} {
+		if _, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func failure[T any](_ T, err error) error { return err }
+
+// TestLeastPrivilege runs the controller with a token of the ServiceAccount of deploy/base: on a damaged cluster it
+// comes up, repairs, reports it in Events, and stops, and nothing is refused. What it does not need is.
 func TestLeastPrivilege(t *testing.T) {
+	t.Run("bitmaps", func(t *testing.T) {
+		leastPrivilege(t, apiservertest.V1_32, etcdtest.DualStack, repaircontroller.ClusterIPs.Name, "ClusterIPAllocation")
+	})
+	t.Run("IPAddress objects", func(t *testing.T) {
+		leastPrivilege(t, apiservertest.Newest, "kube-1.37-dual-stack", repaircontroller.NodePorts.Name, "PortAllocation")
+	})
+}
+
+func leastPrivilege(t *testing.T, version apiservertest.Version, fixture, repairs, action string) {
 	const account = "system:serviceaccount:kube-system:rangekeeper-controller"
-	etcd := etcdtest.Start(t, etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz"))
+	etcd := etcdtest.Start(t, etcdtest.Fixture(fixture, "drift.db.gz"))
 	server := apiservertest.Start(t, apiservertest.Config{
-		Version: apiservertest.V1_32, Etcd: etcd.Endpoints(), ServiceClusterIPRange: "10.96.0.0/12,fd00:10:96::/108",
-		Users: []apiservertest.User{{Name: account, Groups: []string{"system:serviceaccounts"}}},
+		Version: version, Etcd: etcd.Endpoints(), ServiceClusterIPRange: "10.96.0.0/12,fd00:10:96::/108",
 	})
 	admin := must(kubernetes.NewForConfig(server.RESTConfig(apiservertest.Admin)))
 	objects := apply(t, admin, "../../release/deploy/base/controller.yaml")
@@ -135,13 +171,19 @@ func TestLeastPrivilege(t *testing.T) {
 		t.Errorf("%d objects", len(objects))
 	}
 	awaitRights(t, admin, account, objects)
+	// As the Pod: with a token of the ServiceAccount.
+	token := must(admin.CoreV1().ServiceAccounts("kube-system").CreateToken(t.Context(), "rangekeeper-controller", &authenticationv1.TokenRequest{}, metav1.CreateOptions{}))
+	api := rest.AnonymousClientConfig(server.RESTConfig(apiservertest.Admin))
+	api.BearerToken = token.Status.Token
+	must(admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, metav1.CreateOptions{}))
+	refusedRights(t, must(kubernetes.NewForConfig(api)))
 	// Without all of its objects it has to make them.
 	for _, key := range []string{"/registry/namespaces/kube-node-lease", "/registry/services/endpoints/default/kubernetes", "/registry/endpointslices/default/kubernetes"} {
 		must(etcd.Client().Delete(t.Context(), key))
 	}
 	var log strings.Builder
 	c := must(controller.New(controller.Config{
-		API: server.RESTConfig(account), Etcd: etcd.Client(),
+		API: api, Etcd: etcd.Client(),
 		ClusterIPRanges: []rangekeeper.Range{must(rangekeeper.ParseCIDR("10.96.0.0/12")), must(rangekeeper.ParseCIDR("fd00:10:96::/108"))},
 		NodePortRange:   must(rangekeeper.ParsePortRange("30000-32767")),
 		Bootstrap: bootstrap.Config{
@@ -170,11 +212,11 @@ func TestLeastPrivilege(t *testing.T) {
 		}
 		for i := range events.Items {
 			e := &events.Items[i]
-			if e.Action == "ClusterIPAllocation" && e.ReportingController == repaircontroller.ClusterIPs.Name && len(e.Annotations) == 0 {
+			if e.Action == action && e.ReportingController == repairs && len(e.Annotations) == 0 {
 				return nil
 			}
 		}
-		return fmt.Errorf("no Event of the repair of ClusterIPs among %d", len(events.Items))
+		return fmt.Errorf("no Event of %s among %d", repairs, len(events.Items))
 	}
 	err := there()
 	for end := time.Now().Add(patience); err != nil && time.Now().Before(end); err = there() {
