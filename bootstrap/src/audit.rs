@@ -35,13 +35,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::address::is_ipv6;
 use crate::config::{Periods, etcd_prefix, first_address, lease_directory};
-use crate::endpoints::{self, Wanted, has_right_form, listed, skips_mirror};
+use crate::endpoints::{self, Wanted, has_right_form, has_valid_ports, listed, skips_mirror};
 use crate::leases::{Fault, StoredLease, Survey, check, survey};
 use crate::namespaces::SYSTEM;
 use crate::object::{Change, Kind, NAME, NAMESPACE, Object, ObjectKey};
 use crate::ports;
 use crate::request::Request;
-use crate::slice::{self, SERVICE_LABEL, is_mirror};
+use crate::slice::{self, Writer, is_of_service};
 
 /// What was read of a cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -507,20 +507,26 @@ fn judge_objects(objects: &KubernetesObjects, leases: Option<&Leases<'_>>, obser
     // An administrator keeps Endpoints that the mirroring controller may write slices of, if no server does
     // (`--endpoint-reconciler-type=none`).
     let is_mirrored = keepers.is_none() && objects.endpoints.as_ref().is_some_and(|endpoints| !skips_mirror(endpoints));
-    let of_servers = objects.endpoints.as_ref().filter(|_| !is_mirrored);
-    if of_servers.is_some_and(|endpoints| !has_right_form(endpoints)) {
-        let message =
-            "the Endpoints of the Service kubernetes have more than one subset, or ports that an API server refuses"
-                .into();
-        verdict.about(Reason::EndpointsNotValid, NAME, key(Kind::Endpoints), message);
-    }
     let own = objects.slices.iter().find(|slice| slice.metadata.name.as_deref() == Some(NAME));
-    if let Some(endpoints) = of_servers.filter(|endpoints| has_right_form(endpoints))
-        && slice::plan(endpoints, own) != Change::Leave
-    {
-        let what = if own.is_some() { "does not match its Endpoints" } else { "does not exist" };
-        let message = format!("the EndpointSlice of the Service kubernetes {what}; proxies read the slice");
-        verdict.about(Reason::EndpointSliceDiffers, NAME, key(Kind::EndpointSlice), message);
+    if let Some(endpoints) = objects.endpoints.as_ref().filter(|_| !is_mirrored) {
+        // Whoever else keeps Endpoints and slices writes them in any form that the API allows.
+        let has_form = if keepers.is_some() { has_right_form(endpoints) } else { has_valid_ports(endpoints) };
+        let is_same = match keepers {
+            Some(_) => own.is_some_and(|own| slice::matches(endpoints, own)),
+            None => are_in_slices(endpoints, own, &objects.slices),
+        };
+        let form = match keepers {
+            Some(_) => "more than one subset, or ports that an API server refuses",
+            None => "ports that an API server refuses",
+        };
+        if !has_form {
+            let message = format!("the Endpoints of the Service kubernetes have {form}");
+            verdict.about(Reason::EndpointsNotValid, NAME, key(Kind::Endpoints), message);
+        } else if !is_same {
+            let what = if own.is_some() { "does not match its Endpoints" } else { "does not exist" };
+            let message = format!("the EndpointSlice of the Service kubernetes {what}; proxies read the slice");
+            verdict.about(Reason::EndpointSliceDiffers, NAME, key(Kind::EndpointSlice), message);
+        }
     }
     if let Some(leases) = leases.filter(|_| verdict.findings.len() > before && !observed.at_rest) {
         let earlier = observed.earlier.iter().filter(|lease| !lease.never_expires()).map(|lease| &lease.stored);
@@ -539,8 +545,24 @@ fn judge_objects(objects: &KubernetesObjects, leases: Option<&Leases<'_>>, obser
         }
         verdict.repairs.extend(repairs.into_iter().filter(|_| is_due));
     }
-    judge_left_over(objects, is_mirrored, verdict);
+    // No server writes what none keeps.
+    if leases.is_some() && keepers.is_none() && !observed.at_rest {
+        verdict.findings[before..].iter_mut().for_each(|finding| finding.remedy = Remedy::Owner);
+    }
+    let has_leases = leases.is_some_and(|leases| !leases.all.is_empty());
+    judge_left_over(objects, own, has_leases, is_mirrored, verdict);
     judge_service(objects, &found, observed, verdict);
+}
+
+/// Whether proxies find each address of the Endpoints in a slice, and in the slice `kubernetes` no other one of an IP
+/// family of theirs: who keeps both without a lease may write a slice for each family, load balancer or port.
+fn are_in_slices(endpoints: &Endpoints, own: Option<&EndpointSlice>, slices: &[EndpointSlice]) -> bool {
+    let wanted = endpoints::ways(endpoints);
+    let there: BTreeSet<_> = slices.iter().filter(|slice| is_of_service(slice)).flat_map(slice::ways).collect();
+    let has_family = |ipv6| wanted.iter().any(|(address, _)| is_ipv6(address) == ipv6);
+    let own = own.filter(|own| is_of_service(own)).map(slice::ways).unwrap_or_default();
+    let other = own.difference(&wanted).any(|(address, _)| has_family(is_ipv6(address)));
+    wanted.is_subset(&there) && !other
 }
 
 /// Whether Endpoints and slices of a running cluster have been as they are for so long that no server repairs them.
@@ -593,14 +615,29 @@ fn slice_key(slice: &EndpointSlice) -> ObjectKey {
     ObjectKey { kind: Kind::EndpointSlice, namespace: NAMESPACE.into(), name }
 }
 
-/// Slices of the Service that have another name than the one that servers write. Somebody may keep one for addresses of
-/// servers that no lease has, such as those of the other IP family, so none is deleted.
-fn judge_left_over(objects: &KubernetesObjects, is_mirrored: bool, verdict: &mut Verdict) {
-    for slice in objects.slices.iter().filter(|slice| !(is_mirrored && is_mirror(slice))) {
-        let labels = slice.metadata.labels.as_ref();
-        let is_ours = labels.and_then(|labels| labels.get(SERVICE_LABEL)).is_some_and(|name| name == NAME);
+/// Slices of the Service beside the one that servers write: those that the mirroring controller has left behind
+/// (kubernetes#101070), and those that nobody says to keep. Without a lease of a server an address of the Endpoints, or
+/// of the other IP family, may be in any slice. Slices of other controllers are right, and so are all as long as the
+/// slice `kubernetes` is no way to an API server. None is deleted.
+fn judge_left_over(
+    objects: &KubernetesObjects,
+    own: Option<&EndpointSlice>,
+    has_leases: bool,
+    is_mirrored: bool,
+    verdict: &mut Verdict,
+) {
+    let Some(own) = own.filter(|own| is_of_service(own) && !slice::ways(own).is_empty()) else { return };
+    let kept = objects.endpoints.as_ref().map(endpoints::ways).unwrap_or_default();
+    for slice in &objects.slices {
         let name = slice.metadata.name.as_deref().unwrap_or_default();
-        if !is_ours || name == NAME {
+        let is_left = match slice::writer(slice) {
+            Writer::Mirroring => !is_mirrored,
+            Writer::Other => false,
+            Writer::Unknown => {
+                has_leases || slice.address_type == own.address_type && !slice::ways(slice).is_subset(&kept)
+            }
+        };
+        if !is_left || !is_of_service(slice) || name == NAME {
             continue;
         }
         let addresses: Vec<&str> =
@@ -632,9 +669,11 @@ fn judge_service(objects: &KubernetesObjects, found: &BTreeSet<String>, observed
         );
         verdict.about(Reason::KubernetesServiceNotFirst, text, key.clone(), message).remedy = Remedy::Owner;
     }
+    let in_slices =
+        objects.slices.iter().filter(|slice| is_of_service(slice)).flat_map(|slice| slice::listed(Some(slice)));
     if let Some(address) = address
         && !found.is_empty()
-        && found.iter().all(|endpoint| is_ipv6(endpoint) != address.is_ipv6())
+        && found.iter().cloned().chain(in_slices).all(|endpoint| is_ipv6(&endpoint) != address.is_ipv6())
     {
         let message = format!("no endpoint of the Service kubernetes has the IP family of its ClusterIP {address}");
         verdict.about(Reason::EndpointsOtherFamily, &address.to_string(), key, message).remedy = Remedy::Owner;

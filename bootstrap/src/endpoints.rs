@@ -22,6 +22,7 @@ use crate::address::usable;
 use crate::namespaces::is_name;
 use crate::object::{Change, NAME, metadata};
 use crate::service::PORT_NAME;
+use crate::slice::Way;
 
 /// Keeps the mirroring controller from creating slices for these Endpoints.
 const SKIP_MIRROR_LABEL: &str = "endpointslice.kubernetes.io/skip-mirror";
@@ -105,6 +106,24 @@ pub(crate) fn listed(endpoints: Option<&Endpoints>) -> BTreeSet<String> {
     let subsets = endpoints.and_then(|endpoints| endpoints.subsets.as_deref()).unwrap_or_default();
     let addresses = subsets.iter().flat_map(|subset| subset.addresses.as_deref().unwrap_or_default());
     addresses.filter_map(|address| usable(&address.ip)).collect()
+}
+
+/// The ways of the addresses that any subset lists as ready.
+pub(crate) fn ways(endpoints: &Endpoints) -> BTreeSet<Way> {
+    let subsets = endpoints.subsets.iter().flatten();
+    let of_subset = subsets.flat_map(|subset| {
+        let key = |(port, name, protocol, _): (i32, &str, &str, _)| (port, name.to_owned(), protocol.to_owned());
+        let mut ports: Vec<_> = ports_of(subset).iter().map(|port| key(port_key(port))).collect();
+        ports.sort_unstable();
+        let addresses = subset.addresses.iter().flatten().filter_map(|address| usable(&address.ip));
+        addresses.map(move |address| (address, ports.clone()))
+    });
+    of_subset.collect()
+}
+
+/// Whether an API server takes the ports of all subsets.
+pub(crate) fn has_valid_ports(endpoints: &Endpoints) -> bool {
+    endpoints.subsets.iter().flatten().all(|subset| is_valid(ports_of(subset)))
 }
 
 /// Whether the Endpoints have at most one subset, with ports that an API server takes.

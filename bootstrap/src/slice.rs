@@ -23,7 +23,7 @@ use crate::address::{is_ipv6, usable};
 use crate::object::{Change, NAME, NAMESPACE, metadata};
 
 /// The label that says to which Service a slice belongs.
-pub(crate) const SERVICE_LABEL: &str = "kubernetes.io/service-name";
+const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 /// The label that says who writes a slice.
 const MANAGED_BY_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
 /// The controller of kube-controller-manager that writes slices of the Endpoints of Services without a selector
@@ -57,13 +57,55 @@ pub fn plan(endpoints: &Endpoints, existing: Option<&EndpointSlice>) -> Change<E
     if same { Change::Leave } else { Change::Update(repaired) }
 }
 
-/// Whether the mirroring controller writes the slice.
-pub(crate) fn is_mirror(slice: &EndpointSlice) -> bool {
-    let labels = slice.metadata.labels.as_ref();
-    labels.and_then(|labels| labels.get(MANAGED_BY_LABEL)).is_some_and(|writer| writer == MIRRORING_CONTROLLER)
+/// Whether proxies read the slice as one of the Service `kubernetes`.
+pub(crate) fn is_of_service(slice: &EndpointSlice) -> bool {
+    label(slice, SERVICE_LABEL) == Some(NAME)
 }
 
-/// The usable addresses that a slice lists as ready.
+/// Who writes a slice that servers do not write.
+pub(crate) enum Writer {
+    /// It does not say so.
+    Unknown,
+    /// The mirroring controller.
+    Mirroring,
+    /// Another controller.
+    Other,
+}
+
+pub(crate) fn writer(slice: &EndpointSlice) -> Writer {
+    match label(slice, MANAGED_BY_LABEL) {
+        None => Writer::Unknown,
+        Some(MIRRORING_CONTROLLER) => Writer::Mirroring,
+        Some(_) => Writer::Other,
+    }
+}
+
+fn label<'a>(slice: &'a EndpointSlice, name: &str) -> Option<&'a str> {
+    slice.metadata.labels.as_ref()?.get(name).map(String::as_str)
+}
+
+/// An address with the ports under which it answers, each as number, name and protocol: what a proxy takes from
+/// Endpoints and slices.
+pub(crate) type Way = (String, Vec<(i32, String, String)>);
+
+/// The ways of the addresses that a slice lists as ready.
+pub(crate) fn ways(slice: &EndpointSlice) -> BTreeSet<Way> {
+    let text = |text: &Option<String>, default: &str| text.clone().unwrap_or_else(|| default.into());
+    let port = |port: &SlicePort| Some((port.port?, text(&port.name, ""), text(&port.protocol, "TCP")));
+    let mut ports: Vec<_> = slice.ports.iter().flatten().filter_map(port).collect();
+    ports.sort_unstable();
+    listed(Some(slice)).into_iter().map(|address| (address, ports.clone())).collect()
+}
+
+/// Whether proxies take the same from the slice as from one that a server writes for these `endpoints`. A condition
+/// that is absent means what the API says (k8s.io/api/discovery/v1, `EndpointConditions`): an address without `ready`
+/// is ready.
+pub(crate) fn matches(endpoints: &Endpoints, slice: &EndpointSlice) -> bool {
+    let wanted = slice_of(endpoints);
+    is_of_service(slice) && slice.address_type == wanted.address_type && ways(slice) == ways(&wanted)
+}
+
+/// The usable addresses that a slice lists as ready, as proxies read it (kubernetes `pkg/proxy/endpointslicecache.go`).
 pub(crate) fn listed(slice: Option<&EndpointSlice>) -> BTreeSet<String> {
     let endpoints = slice.and_then(|slice| slice.endpoints.as_deref()).unwrap_or_default();
     let ready = endpoints

@@ -91,7 +91,7 @@ fn some_slices(random: &mut Random, endpoints: Option<&Endpoints>) -> Vec<Endpoi
         _ if random.percent(50) => slices.push(any_slice(random)),
         _ => {}
     }
-    while random.percent(20) {
+    while random.percent(40) {
         let mut other = any_slice(random);
         other.metadata.name = Some(format!("kubernetes-{}", slices.len()));
         if random.percent(30) {
@@ -194,6 +194,43 @@ fn is_labelled(labels: Option<&BTreeMap<String, String>>, label: &str, expected:
     labels.into_iter().flatten().any(|(key, value)| key == label && value == expected)
 }
 
+/// The addresses that a proxy takes from a slice: an absent condition means ready.
+fn ready_in(slice: &EndpointSlice) -> BTreeSet<String> {
+    let endpoints = slice.endpoints.iter().flatten();
+    let ready =
+        endpoints.filter(|one| one.conditions.as_ref().is_none_or(|conditions| conditions.ready != Some(false)));
+    ready.flat_map(|one| &one.addresses).filter_map(|text| canonical(text)).collect()
+}
+
+type Way = (String, BTreeSet<(i32, String, String)>);
+
+fn ways_of_slice(slice: &EndpointSlice) -> BTreeSet<Way> {
+    let ports = slice.ports.iter().flatten().filter_map(|port| {
+        let protocol = port.protocol.clone().unwrap_or_else(|| "TCP".into());
+        Some((port.port?, port.name.clone().unwrap_or_default(), protocol))
+    });
+    let ports: BTreeSet<_> = ports.collect();
+    ready_in(slice).into_iter().map(|address| (address, ports.clone())).collect()
+}
+
+fn ways_of_endpoints(endpoints: Option<&Endpoints>) -> BTreeSet<Way> {
+    let mut ways = BTreeSet::new();
+    for subset in endpoints.into_iter().flat_map(|endpoints| endpoints.subsets.iter().flatten()) {
+        let ports: BTreeSet<_> = subset
+            .ports
+            .iter()
+            .flatten()
+            .map(|port| {
+                let protocol = port.protocol.clone().unwrap_or_else(|| "TCP".into());
+                (port.port, port.name.clone().unwrap_or_default(), protocol)
+            })
+            .collect();
+        let addresses = subset.addresses.iter().flatten().filter_map(|address| canonical(&address.ip));
+        ways.extend(addresses.map(|address| (address, ports.clone())));
+    }
+    ways
+}
+
 /// Whether an administrator keeps the Endpoints, and the mirroring controller the slices.
 fn is_mirrored(objects: &KubernetesObjects, model: Option<&Model>) -> bool {
     model.is_none_or(|model| model.expiring.is_empty())
@@ -223,6 +260,7 @@ fn naive(observed: &Observed) -> BTreeSet<(Reason, String)> {
     let Some(objects) = &observed.objects else { return with_namespaces(observed, found) };
     let in_endpoints = listed(objects.endpoints.as_ref());
     let is_mirrored = is_mirrored(objects, model.as_ref());
+    let has_leases = observed.leases.as_ref().is_some_and(|leases| !leases.is_empty());
     if let Some(model) = model.filter(|model| !model.expiring.is_empty()) {
         if objects.endpoints.is_none() {
             found.insert((Reason::EndpointsMissing, "kubernetes".into()));
@@ -233,12 +271,18 @@ fn naive(observed: &Observed) -> BTreeSet<(Reason, String)> {
         let stale = in_endpoints.iter().filter(|address| !model.has(address));
         found.extend(stale.map(|address| (Reason::EndpointWithoutLease, address.clone())));
     }
-    for slice in &objects.slices {
-        let name = slice.metadata.name.clone().unwrap();
+    let of_service = |slice: &&EndpointSlice| is_labelled(slice.metadata.labels.as_ref(), SERVICE_NAME, "kubernetes");
+    let of_service: Vec<&EndpointSlice> = objects.slices.iter().filter(of_service).collect();
+    let is_own = |slice: &&&EndpointSlice| slice.metadata.name.as_deref() == Some("kubernetes");
+    let own = of_service.iter().find(is_own).filter(|own| !ready_in(own).is_empty());
+    for slice in own.iter().flat_map(|_| of_service.iter().filter(|slice| !is_own(slice))) {
         let labels = slice.metadata.labels.as_ref();
-        let right = is_mirrored && is_labelled(labels, MANAGED_BY, MIRRORING_CONTROLLER);
-        if is_labelled(labels, SERVICE_NAME, "kubernetes") && name != "kubernetes" && !right {
-            found.insert((Reason::EndpointSliceLeftOver, name));
+        let is_mirror = is_labelled(labels, MANAGED_BY, MIRRORING_CONTROLLER);
+        let is_managed = labels.is_some_and(|labels| labels.contains_key(MANAGED_BY));
+        let of_family = own.is_some_and(|own| own.address_type == slice.address_type);
+        let is_kept = ways_of_slice(slice).is_subset(&ways_of_endpoints(objects.endpoints.as_ref()));
+        if if is_managed { is_mirror && !is_mirrored } else { has_leases || of_family && !is_kept } {
+            found.insert((Reason::EndpointSliceLeftOver, slice.metadata.name.clone().unwrap()));
         }
     }
     let first = observed
@@ -253,7 +297,8 @@ fn naive(observed: &Observed) -> BTreeSet<(Reason, String)> {
                 found.insert((Reason::KubernetesServiceNotFirst, address.clone()));
             }
             let six = |text: &String| text.contains(':');
-            if !in_endpoints.is_empty() && in_endpoints.iter().all(|endpoint| six(endpoint) != six(&address)) {
+            let mut all = in_endpoints.iter().cloned().chain(of_service.iter().flat_map(|slice| ready_in(slice)));
+            if !in_endpoints.is_empty() && all.all(|endpoint| six(&endpoint) != six(&address)) {
                 found.insert((Reason::EndpointsOtherFamily, address));
             }
         }
@@ -398,6 +443,10 @@ fn check_remedies(observed: &Observed, verdict: &Verdict) {
             }
             Reason::EndpointWithoutLease if wrote(observed, &finding.value) => {
                 assert_eq!((finding.remedy, finding.stays), (Remedy::ApiServer, false), "{finding:?}");
+            }
+            _ if finding.remedy == Remedy::Owner => {
+                let leases = observed.leases.as_deref().map(Model::of);
+                assert!(leases.is_some_and(|model| model.expiring.is_empty()) && !observed.at_rest, "{finding:?}");
             }
             // Endpoints and their slice are repaired together.
             _ => assert_eq!(is_written, by_repair, "{finding:?}"),
@@ -620,7 +669,7 @@ fn endpoints_of_an_administrator_are_right() {
     for leases in [None, Some(Vec::new())] {
         assert_eq!(judged(&endpoints, leases), []);
     }
-    // A server keeps them: by its lease, or by the label.
+    // A server keeps them, by its lease. The mirror is the last way to it.
     let stored = StoredLease {
         key: key(DIRECTORY, "10.0.0.1"),
         value: Lease { address: "10.0.0.1".into(), generation: 1 }.encode(),
@@ -629,8 +678,82 @@ fn endpoints_of_an_administrator_are_right() {
     };
     let lease =
         ObservedLease { stored, etcd_lease: EtcdLease::Granted, ttl: Duration::ZERO, unchanged: Duration::ZERO };
-    let of_servers = [Reason::EndpointsNotValid, Reason::EndpointSliceLeftOver];
-    assert_eq!(judged(&endpoints, Some(vec![lease])), of_servers);
+    assert_eq!(judged(&endpoints, Some(vec![lease])), [Reason::EndpointsNotValid]);
+    // An administrator who writes the slices, too, says so by the label.
     endpoints.metadata.labels = Some(BTreeMap::from([(SKIP_MIRROR.into(), "true".into())]));
-    assert_eq!(judged(&endpoints, Some(Vec::new())), of_servers);
+    assert_eq!(judged(&endpoints, Some(Vec::new())), []);
+}
+
+/// Hosted control planes, load balancers and other controllers keep Endpoints and slices in the forms that the API
+/// allows, while no server does.
+#[test]
+fn endpoints_that_others_keep_are_right() {
+    use k8s_openapi::api::discovery::v1::EndpointConditions;
+    let skip = || Some(BTreeMap::from([(SKIP_MIRROR.to_owned(), "true".to_owned())]));
+    let of = |address: &str, port: i32| {
+        let wanted = Wanted { addresses: vec![address.into()], ports: vec![https(port)], ..Wanted::default() };
+        let mut endpoints = endpoints::plan(None, &wanted).object().unwrap().clone();
+        endpoints.metadata.labels = skip();
+        let slice = slice::plan(&endpoints, None).object().unwrap().clone();
+        (endpoints, slice)
+    };
+    let named = |slice: &EndpointSlice, name: &str, writer: Option<&str>| {
+        let mut slice = slice.clone();
+        slice.metadata.name = Some(name.into());
+        let labels = slice.metadata.labels.get_or_insert_default();
+        labels.extend(writer.map(|writer| (MANAGED_BY.to_owned(), writer.to_owned())));
+        slice
+    };
+    let judged = |endpoints: Option<&Endpoints>, slices: &[&EndpointSlice]| {
+        let objects = KubernetesObjects {
+            service: Some(service::Wanted::kubernetes("10.96.0.1".parse().unwrap(), 6443).service()),
+            endpoints: endpoints.cloned(),
+            slices: slices.iter().map(|slice| (*slice).clone()).collect(),
+            ..KubernetesObjects::default()
+        };
+        let of_leases = |leases| {
+            let verdict = judge(&Observed { leases, objects: Some(Box::new(objects.clone())), ..Observed::default() });
+            verdict.findings.iter().map(|finding| finding.reason).collect::<Vec<_>>()
+        };
+        let (unseen, none) = (of_leases(None), of_leases(Some(Vec::new())));
+        assert_eq!(unseen, none, "leases that are not shown, and none");
+        none
+    };
+    let (one, first) = of("10.0.0.1", 31443);
+    let (other, second) = of("10.0.0.2", 32443);
+    // Conditions that are absent, or those of a server that does not end (k8s.io/api/discovery/v1).
+    for conditions in [
+        None,
+        Some(EndpointConditions::default()),
+        Some(EndpointConditions { serving: Some(true), terminating: Some(false), ready: None }),
+    ] {
+        let mut slice = first.clone();
+        slice.endpoints.as_mut().unwrap()[0].conditions = conditions;
+        assert_eq!(judged(Some(&one), &[&slice]), []);
+    }
+    let mut unready = first.clone();
+    unready.endpoints.as_mut().unwrap()[0].conditions =
+        Some(EndpointConditions { ready: Some(false), ..EndpointConditions::default() });
+    assert_eq!(judged(Some(&one), &[&unready]), [Reason::EndpointSliceDiffers]);
+    assert_eq!(judged(Some(&one), &[&second]), [Reason::EndpointSliceDiffers]);
+    // The only way to the API server, without Endpoints.
+    assert_eq!(judged(None, &[&named(&first, "tenant", Some("tenants.example.com"))]), []);
+    assert_eq!(judged(None, &[&named(&first, "tenant", None)]), []);
+    // Two load balancers with different ports.
+    let mut both = one.clone();
+    both.subsets.as_mut().unwrap().extend(other.subsets.clone().unwrap());
+    let (left, right) = (named(&first, "left", None), named(&second, "right", None));
+    assert_eq!(judged(Some(&both), &[&left, &right]), []);
+    assert_eq!(judged(Some(&both), &[&first, &right]), []);
+    assert_eq!(judged(Some(&both), &[&left]), [Reason::EndpointSliceDiffers]);
+    // A slice of the other family, and one of another writer, beside the slice kubernetes.
+    let six = named(&of("fd00::1", 31443).1, "kubernetes-6", None);
+    assert_eq!(judged(Some(&one), &[&first, &six]), []);
+    assert_eq!(judged(Some(&one), &[&first, &named(&second, "tenant", Some("tenants.example.com"))]), []);
+    // What the mirroring controller has left behind, and an address that nothing else has.
+    let mirror = named(&second, "mirror", Some(MIRRORING_CONTROLLER));
+    assert_eq!(judged(Some(&one), &[&first, &mirror]), [Reason::EndpointSliceLeftOver]);
+    assert_eq!(judged(Some(&one), &[&first, &named(&second, "old", None)]), [Reason::EndpointSliceLeftOver]);
+    // The Service is IPv4, and so is a slice: the Endpoints have the other family.
+    assert_eq!(judged(Some(&of("fd00::1", 31443).0), &[&six, &named(&first, "four", None)]), []);
 }
