@@ -267,3 +267,24 @@ func TestNotes(t *testing.T) {
 		}
 	}
 }
+
+// TestUnit has systemd judge what the controller's unit may do: 10 is all, and below 3 is little.
+func TestUnit(t *testing.T) {
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		t.Skip(err)
+	}
+	unit, err := os.ReadFile("deploy/systemd/rangekeeper-controller.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The program is not installed here.
+	file := filepath.Join(t.TempDir(), "rangekeeper-controller.service")
+	if err := os.WriteFile(file, bytes.ReplaceAll(unit, []byte("/usr/local/bin/rangekeeper"), []byte("/bin/true")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"security", "--offline=true", "--no-pager", "--threshold=30", file}, {"verify", "--man=no", file}} {
+		if out, err := exec.Command("systemd-analyze", args...).CombinedOutput(); err != nil {
+			t.Errorf("systemd-analyze %q: %v\n%s", args, err, out)
+		}
+	}
+}

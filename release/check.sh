@@ -256,6 +256,24 @@ library() {
 	readelf -h "$folder/lib/librangekeeper.so" | grep "Machine:.*$machine"
 }
 
+# command_package ARCHITECTURE checks the Debian package of the command; ffi/tests/installed.sh installs it.
+command_package() {
+	local file=$dist/rangekeeper_${version}_$1.deb of=$work/deb-command-$1 folder
+	folder=$(unpack "$dist/rangekeeper_v${version}_linux_$1.tar.gz")
+	[[ $(dpkg-deb --field "$file" Architecture) == "$1" && -z $(dpkg-deb --field "$file" Depends) ]]
+	dpkg-deb --extract "$file" "$of"
+	dpkg-deb --control "$file" "$of/DEBIAN"
+	cmp "$folder/rangekeeper" "$of/usr/bin/rangekeeper"
+	cmp "$folder/man/rangekeeper-controller.1" <(gzip -dc "$of/usr/share/man/man1/rangekeeper-controller.1.gz")
+	[[ $(find "$of/usr/share/man/man1" -type f | wc -l) == $(find "$folder/man" -type f | wc -l) ]]
+	cmp "$folder/completions/rangekeeper.bash" "$of/usr/share/bash-completion/completions/rangekeeper"
+	cmp "$folder/THIRD_PARTY_NOTICES" <(gzip -dc "$of/usr/share/doc/rangekeeper/THIRD_PARTY_NOTICES.gz")
+	cmp release/deploy/systemd/rangekeeper-controller.default "$of/etc/default/rangekeeper-controller"
+	[[ $(cat "$of/DEBIAN/conffiles") == /etc/default/rangekeeper-controller ]]
+	grep '^ExecStart=/usr/bin/rangekeeper controller ' "$of/usr/lib/systemd/system/rangekeeper-controller.service"
+	(cd "$of" && md5sum --check --quiet DEBIAN/md5sums)
+}
+
 check "checksums.txt names every file and its hash" checksums
 check "docs/install.md names files of the release" documented
 for program in rangekeeper kubectl-rangekeeper; do
@@ -290,6 +308,7 @@ check "manifests and chart name the image by its digest" deployed
 check "crate rangekeeper" crate rangekeeper core
 check "crate rangekeeper-bootstrap" crate rangekeeper-bootstrap bootstrap
 check "the npm package" npm_package
+for architecture in amd64 arm64; do check "the Debian package of the command for $architecture" command_package "$architecture"; done
 for platform in linux-amd64 linux-arm64 linux-amd64-musl linux-arm64-musl; do check "the library for $platform" library "$platform"; done
 echo "$passed passed, $failed failed"
 [[ $failed == 0 ]]

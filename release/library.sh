@@ -8,6 +8,7 @@ out=$(realpath "${1:?usage: release/library.sh OUT PLATFORM}")
 platform=${2:?usage: release/library.sh OUT PLATFORM}
 cd "$(dirname "$0")/.."
 . release/release.sh
+. release/debian.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export BUILT=$out/lib/$platform
@@ -35,44 +36,12 @@ needs="libc6 (>= ${glibc#GLIBC_})"
 all=$work/all
 DESTDIR=$all LIBDIR=lib/$triplet ffi/install.sh /usr
 
-# package NAME DEPENDS SECTION SUMMARY moves the rest of the files, or those that the caller has moved, into a package.
-package() {
-	local root=$work/$1
-	install -d "$root/DEBIAN" "$root/usr/share/doc/$1"
-	cat >"$root/usr/share/doc/$1/copyright" <<-COPYRIGHT
-	Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
-	Upstream-Name: rangekeeper
-	Source: $repository
-
-	Files: *
-	Copyright: 2025-2026 The Rangekeeper authors
-	License: Apache-2.0
-	 On Debian systems the text of the licence is in /usr/share/common-licenses/Apache-2.0.
-	 The library contains code by others: their licences are in THIRD_PARTY_NOTICES.gz.
-	COPYRIGHT
-	gzip -9n <"$BUILT/THIRD_PARTY_NOTICES" >"$root/usr/share/doc/$1/THIRD_PARTY_NOTICES.gz"
-	printf 'rangekeeper (%s) unstable; urgency=medium\n\n  * %s/blob/main/CHANGELOG.md lists the changes.\n\n -- The Rangekeeper authors <rangekeeper@localhost>  %s\n' \
-		"$version" "$repository" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")" | gzip -9n >"$root/usr/share/doc/$1/changelog.gz"
-	(cd "$root" && find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum >DEBIAN/md5sums)
-	cat >"$root/DEBIAN/control" <<-CONTROL
-	Package: $1
-	Source: rangekeeper
-	Version: $version
-	Architecture: $architecture
-	Multi-Arch: same
-	Maintainer: The Rangekeeper authors <rangekeeper@localhost>
-	Installed-Size: $(find "$root/usr" -type f -printf '%s\n' | awk '{kib += int(($1 + 1023) / 1024)} END {print kib}')
-	Depends: $2
-	Section: $3
-	Priority: optional
-	Homepage: $repository
-	Description: $4
-	 Rangekeeper allocates Service ClusterIPs and node ports from ranges as
-	 kube-apiserver does, and repairs drift between what is recorded and what
-	 Services use.
-	CONTROL
-	chmod -R u=rwX,go=rX "$root"
-	dpkg-deb --root-owner-group -Zxz --build "$root" "$out/${1}_${version}_$architecture.deb" >/dev/null
+package() { # NAME DEPENDS SECTION SUMMARY
+	debian_package "$work/$1" "$BUILT/THIRD_PARTY_NOTICES" "$architecture" "$2" "$3" "$4" "Multi-Arch: same" <<-DESCRIPTION
+	Rangekeeper allocates Service ClusterIPs and node ports from ranges as
+	kube-apiserver does, and repairs drift between what is recorded and what
+	Services use.
+	DESCRIPTION
 }
 
 runtime=librangekeeper$abi

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Builds the programs for a platform and packs each of them, with licences, man pages and completions:
-# OUT/PROGRAM_vVERSION_OS_ARCHITECTURE.tar.gz, or .zip for Windows, with a bill of materials beside it. Pages and
-# completions are in OUT/clidocs. The programs stay in OUT/programs/OS_ARCHITECTURE.
+# OUT/PROGRAM_vVERSION_OS_ARCHITECTURE.tar.gz, or .zip for Windows, with a bill of materials beside it; for Linux the
+# command is a Debian package, too. Pages and completions are in OUT/clidocs. The programs stay in
+# OUT/programs/OS_ARCHITECTURE.
 #
 #   release/programs.sh OUT OS ARCHITECTURE
 set -euo pipefail
@@ -37,6 +38,7 @@ for program in rangekeeper kubectl-rangekeeper; do
 		pack_zip "$work" "$out/$name.zip"
 	fi
 	rm -r "$work"
+	[[ $os/$program != linux/rangekeeper ]] || release/command.sh "$out" "$architecture"
 	release/sbom.sh "$out/$name.cdx.json" "$built/$file"
 	echo "dist: $program for $os/$architecture, $((size / 1000)) kB"
 done

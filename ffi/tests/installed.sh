@@ -24,7 +24,7 @@ in_system() { env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninter
 remove() { # an earlier run may have been interrupted
 	rm -rf "$work" "$system/usr/local"
 	mkdir -p "$work"
-	in_system 'dpkg --purge librangekeeper-dev librangekeeper0 >/dev/null 2>&1; ldconfig'
+	in_system 'dpkg --purge librangekeeper-dev librangekeeper0 rangekeeper >/dev/null 2>&1; ldconfig'
 }
 remove
 expected=$(mktemp)
@@ -115,6 +115,12 @@ cp "$dist"/librangekeeper*_amd64.deb "$work"
 in_system 'dpkg --install ./*.deb >dpkg.log 2>&1 || { cat dpkg.log; exit 1; }'
 installed "Debian packages"
 in_system 'dpkg --purge librangekeeper-dev librangekeeper0 >dpkg.log 2>&1 || { cat dpkg.log; exit 1; }'
+# The command, which needs no other package.
+cp "$dist"/rangekeeper_*_amd64.deb "$work/command.deb"
+in_system 'dpkg --install command.deb >dpkg.log 2>&1 || { cat dpkg.log; exit 1; }
+rangekeeper explain RangeFull | grep -q "^Remedy" && test -e /usr/share/man/man1/rangekeeper-controller.1.gz'
+echo "ok      Debian packages: rangekeeper"
+in_system 'dpkg --purge rangekeeper >dpkg.log 2>&1 || { cat dpkg.log; exit 1; }'
 left=$(find "$system/usr" "$system/etc" -name '*rangekeeper*')
 [[ -z $left ]] || fail "the Debian packages leave files behind: $left"
 remove
