@@ -582,7 +582,9 @@ func TestControllerOfClone(t *testing.T) {
 	etcd := etcdtest.Start(t, "")
 	s := apiservertest.Start(t, apiservertest.Config{Version: apiservertest.Newest, Etcd: etcd.Endpoints(), OwnLoops: true, ServiceClusterIPRange: "10.96.0.0/24"})
 	api := kubernetes.NewForConfigOrDie(s.RESTConfig(apiservertest.Admin))
-	isServed := func() error { return apiservertest.CheckEndpoints(t.Context(), api, apiservertest.DefaultAdvertiseAddress) }
+	isServed := func() error {
+		return apiservertest.CheckEndpoints(t.Context(), api, apiservertest.DefaultAdvertiseAddress)
+	}
 	eventually(t, isServed)
 	clone := etcdtest.Start(t, etcdtest.Save(t, etcd.Client()))
 	etcdtest.Fill(t, etcd.Client(), etcdtest.Revision(t, etcd.Client())+1000) // the clone never catches up
