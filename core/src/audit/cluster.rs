@@ -140,10 +140,8 @@ impl Audit {
             found.extend(damaged.map(|(bitmap, _)| not_readable(bitmap)));
         }
         match &self.objects {
-            Some(objects) => {
-                if self.without_addresses > 0 && !objects.lacks_cidr() {
-                    found.push(find(Reason::RangeMissing, StoredBitmap::ServiceIps, DEFAULT_SERVICE_CIDR));
-                }
+            Some(objects) if self.without_addresses > 0 && !objects.lacks_cidr() => {
+                found.push(find(Reason::RangeMissing, StoredBitmap::ServiceIps, DEFAULT_SERVICE_CIDR));
             }
             None if self.without_addresses > 0 => match service_ips {
                 Presence::Missing | Presence::Uninitialised => found.push(missing(StoredBitmap::ServiceIps)),
@@ -153,7 +151,7 @@ impl Audit {
                 // The addresses are those of a damaged bitmap.
                 Presence::Initialised | Presence::Unreadable | Presence::Unseen => {}
             },
-            None => {}
+            _ => {}
         }
         let has_ports = || {
             let ports = self.ports.as_ref();
