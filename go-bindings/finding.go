@@ -77,6 +77,15 @@ const (
 	// ReasonRangeMissing: the stored object of a range is missing or not initialised, though Services have values of
 	// its kind. No Event has this reason.
 	ReasonRangeMissing
+	// ReasonClusterIPMissing: a Service that needs a ClusterIP, or one of each IP family, has none. No Event has this
+	// reason.
+	ReasonClusterIPMissing
+	// ReasonNodePortMissing: a Service of type NodePort or LoadBalancer has a port without a node port. No Event has
+	// this reason.
+	ReasonNodePortMissing
+	// ReasonHealthCheckNodePortMissing: a Service of type LoadBalancer with externalTrafficPolicy Local has no
+	// healthCheckNodePort. No Event has this reason.
+	ReasonHealthCheckNodePortMissing
 )
 
 // IsDuplicate reports whether a value is claimed more than once: Report.ObserveClaimants finds out by which Services.

@@ -2,6 +2,7 @@ package rangekeeper
 
 import (
 	"errors"
+	"slices"
 	"testing"
 )
 
@@ -31,6 +32,41 @@ func TestJudgeRanges(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := JudgeRanges(nil, nil, nil, []Value{{}}); !errors.Is(err, ErrNotInRange) {
+		t.Error(err)
+	}
+}
+
+// TestObserveForms has Services without values that they need.
+func TestObserveForms(t *testing.T) {
+	audit := must(NewAudit())
+	var services Services
+	for range 3 {
+		services.Add("", nil)
+	}
+	if err := audit.Observe(&services); err != nil {
+		t.Fatal(err)
+	}
+	report := must(audit.Finish())
+	defer report.Close()
+	if err := report.ObserveForms(make([]ServiceForm, 2)); !errors.Is(err, ErrInvalidArgument) {
+		t.Error(err)
+	}
+	forms := []ServiceForm{{}, {Headless: true}, {OneAddress: true, LoadBalancer: true, LacksNodePort: true, Local: true}}
+	if err := report.ObserveForms(forms); err != nil {
+		t.Fatal(err)
+	}
+	var found []Reason
+	for _, f := range must(report.Findings()) {
+		found = append(found, f.Reason)
+		if f.Subject.Kind != SubjectService || (f.Subject.Ordinal == 0) != (f.Reason == ReasonClusterIPMissing) || f.Remedy != RemedyOwner {
+			t.Errorf("%+v", f)
+		}
+	}
+	if !slices.Equal(found, []Reason{ReasonClusterIPMissing, ReasonNodePortMissing, ReasonHealthCheckNodePortMissing}) {
+		t.Errorf("%v", found)
+	}
+	report.Close()
+	if err := report.ObserveForms(forms); !errors.Is(err, ErrClosed) {
 		t.Error(err)
 	}
 }

@@ -124,6 +124,56 @@ type Claimant struct {
 	Tied bool
 }
 
+// ServiceForm says of a Service which values it should have, and whether it has them.
+type ServiceForm struct {
+	// NodePort, LoadBalancer and ExternalName are types of Services; another one is ClusterIP.
+	NodePort, LoadBalancer, ExternalName bool
+	// Headless: spec.clusterIP is None.
+	Headless bool
+	// OneAddress and TwoAddresses: it has one ClusterIP, or more.
+	OneAddress, TwoAddresses bool
+	// RequiresDualStack: spec.ipFamilyPolicy is RequireDualStack.
+	RequiresDualStack bool
+	// WithoutNodePorts: spec.allocateLoadBalancerNodePorts is false.
+	WithoutNodePorts bool
+	// LacksNodePort: one of spec.ports has no node port.
+	LacksNodePort bool
+	// Local: spec.externalTrafficPolicy is Local.
+	Local bool
+	// HealthCheckNodePort: there is a spec.healthCheckNodePort.
+	HealthCheckNodePort bool
+}
+
+func (f *ServiceForm) toC() (word uint32) {
+	for _, one := range []struct {
+		is  bool
+		bit uint32
+	}{
+		{f.NodePort, rk.ServiceFormNodePort}, {f.LoadBalancer, rk.ServiceFormLoadBalancer}, {f.ExternalName, rk.ServiceFormExternalName},
+		{f.Headless, rk.ServiceFormHeadless}, {f.OneAddress, rk.ServiceFormOneAddress}, {f.TwoAddresses, rk.ServiceFormTwoAddresses},
+		{f.RequiresDualStack, rk.ServiceFormRequiresDualStack}, {f.WithoutNodePorts, rk.ServiceFormWithoutNodePorts},
+		{f.LacksNodePort, rk.ServiceFormLacksNodePort}, {f.Local, rk.ServiceFormLocal}, {f.HealthCheckNodePort, rk.ServiceFormHealthCheckNodePort},
+	} {
+		if one.is {
+			word |= one.bit
+		}
+	}
+	return word
+}
+
+// ObserveForms adds findings about values that Services should have and have not. forms are those of all Services of
+// the audit, in the order in which they were observed; with another number of them the error is ErrInvalidArgument.
+func (r *Report) ObserveForms(forms []ServiceForm) error {
+	words := make([]uint32, len(forms))
+	for i := range forms {
+		words[i] = forms[i].toC()
+	}
+	var details rk.Error
+	code := rk.ReportObserveForms(r.pointer(), words, &details)
+	runtime.KeepAlive(r)
+	return detailedError(code, &details)
+}
+
 // ObserveClaimants observes the n Services of the audit a second time, in the same order, with names and creation
 // times; fill is as of Audit.ObserveAll. It is needed if a value is claimed more than once. After it each finding about
 // such a value is about a Service that does not keep it, and names all claimants.

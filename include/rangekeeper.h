@@ -1113,6 +1113,15 @@ enum {
    * has this reason.
    */
   RK_REASON_RANGE_MISSING = 18,
+  /** A Service that needs a ClusterIP, or one of each IP family, has none. No Event has this reason. */
+  RK_REASON_CLUSTER_IP_MISSING = 19,
+  /** A Service of type NodePort or LoadBalancer has a port without a node port. No Event has this reason. */
+  RK_REASON_NODE_PORT_MISSING = 20,
+  /**
+   * A Service of type LoadBalancer with externalTrafficPolicy Local has no healthCheckNodePort. No Event has this
+   * reason.
+   */
+  RK_REASON_HEALTH_CHECK_NODE_PORT_MISSING = 21,
 };
 
 /** The value of a finding; the kind determines which member is valid, for a text none. */
@@ -1382,6 +1391,45 @@ rk_result rk_report_finding_texts(const rk_report *report, size_t from, char *bu
  */
 RK_MUST_CHECK
 rk_result rk_report_find_full_ranges(rk_report *report, uint8_t percent);
+
+/**
+ * The form of a Service: which values it should have, and whether it has them, as a sum of RK_SERVICE_FORM_*. One of
+ * type ClusterIP with an address in spec.clusterIP is RK_SERVICE_FORM_ONE_ADDRESS alone.
+ */
+typedef uint32_t rk_service_form;
+enum {
+  /** spec.type is NodePort. */
+  RK_SERVICE_FORM_NODE_PORT = 1,
+  /** spec.type is LoadBalancer. */
+  RK_SERVICE_FORM_LOAD_BALANCER = 2,
+  /** spec.type is ExternalName. */
+  RK_SERVICE_FORM_EXTERNAL_NAME = 4,
+  /** spec.clusterIP is None. */
+  RK_SERVICE_FORM_HEADLESS = 8,
+  /** It has one ClusterIP. */
+  RK_SERVICE_FORM_ONE_ADDRESS = 16,
+  /** It has two ClusterIPs, or more. */
+  RK_SERVICE_FORM_TWO_ADDRESSES = 32,
+  /** spec.ipFamilyPolicy is RequireDualStack. */
+  RK_SERVICE_FORM_REQUIRES_DUAL_STACK = 64,
+  /** spec.allocateLoadBalancerNodePorts is false. */
+  RK_SERVICE_FORM_WITHOUT_NODE_PORTS = 128,
+  /** One of spec.ports has no node port. */
+  RK_SERVICE_FORM_LACKS_NODE_PORT = 256,
+  /** spec.externalTrafficPolicy is Local. */
+  RK_SERVICE_FORM_LOCAL = 512,
+  /** There is a spec.healthCheckNodePort. */
+  RK_SERVICE_FORM_HEALTH_CHECK_NODE_PORT = 1024,
+};
+
+/**
+ * Adds findings about values that Services should have and have not. `forms` are those of all Services of the audit,
+ * in the order in which they were observed.
+ *
+ * RK_RESULT_INVALID_ARGUMENT if there are not as many as Services.
+ */
+RK_MUST_CHECK
+rk_result rk_report_observe_forms(rk_report *report, const rk_service_form *forms, size_t forms_len, rk_error *error);
 
 /**
  * Observes the Services of the audit a second time, in the same order, with names and creation times. This is needed

@@ -194,6 +194,13 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 	if err := a.observeClaimants(); err != nil {
 		return nil, err
 	}
+	forms := make([]rangekeeper.ServiceForm, len(state.Services))
+	for i := range state.Services {
+		forms[i] = servicebatch.Form(&state.Services[i])
+	}
+	if err := a.core.ObserveForms(forms); err != nil {
+		return nil, err
+	}
 	if o.FindsFullRanges {
 		if err := a.core.FindFullRanges(o.WarnFree); err != nil {
 			return nil, err

@@ -110,7 +110,7 @@ func TestUnknownRanges(t *testing.T) {
 		return s
 	}
 	state := &clusterstate.State{Revision: 1, Unseen: &clusterstate.Unseen{}, Services: []corev1.Service{
-		service("a", "10.0.0.1", 30001), service("b", "10.0.0.1", 30001), service("c", "", 0),
+		service("a", "10.0.0.1", 30001), service("b", "10.0.0.1", 30001), service("c", "None", 0),
 	}}
 	audited := func() *audit.Audit {
 		a, err := audit.New(state, audit.Options{})
@@ -130,7 +130,7 @@ func TestUnknownRanges(t *testing.T) {
 	if r := a.Report().Ranges; len(r) != 1 || r[0].Range != "" || r[0].Used != (audit.Amount{N: 1, Unseen: true}) || !r[0].Size.Unseen || r[0].Mode != audit.ModeUnseen {
 		t.Errorf("%+v", r)
 	}
-	state.Services[2] = service("c", "", 29999)
+	state.Services[2] = service("c", "None", 29999)
 	a = audited()
 	if r := a.Report().Ranges; r[0].Range != "" || !r[0].Size.Unseen || !r[0].Free.Unseen || len(a.Report().Findings) != 2 {
 		t.Errorf("with a port outside the default: %+v, %+v", r, a.Report().Findings)

@@ -161,6 +161,9 @@ func (p *preflight) verdict(reason string, values []string) verdict {
 			return verdict{Surprise, fmt.Sprintf("kube-apiserver %v does not use these bitmaps.", p.To), "Until the upgrade: " + entry.Remedy, p.Explain(reason), nil}
 		}
 		return verdict{Must, fmt.Sprintf("kube-apiserver %v cannot read it either, and ends when it starts.", p.To), entry.Remedy, p.Explain(reason), nil}
+	case "ClusterIPMissing", "NodePortMissing", "HealthCheckNodePortMissing":
+		entry, _ := runbook.Named(reason)
+		return verdict{Surprise, "The upgrade does not change that.", entry.Remedy, nil, nil}
 	case "RangeMissing":
 		entry, _ := runbook.Named(reason)
 		return verdict{Surprise, "An API server that starts sets it up from its flag.", entry.Remedy, p.Explain(reason), nil}

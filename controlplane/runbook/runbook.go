@@ -136,6 +136,30 @@ var entries = []Entry{
 			"Service.",
 	},
 	{
+		"ClusterIPMissing", "A Service without a ClusterIP that it needs",
+		"A Service that is neither headless nor of type ExternalName has no ClusterIP, or one with ipFamilyPolicy " +
+			"RequireDualStack has only one. A server that stored a Service while its range was full can have left it, or a write into " +
+			"etcd.",
+		"kube-proxy skips the Service, or its second IP family: no client reaches it there.",
+		"No update gives it an address, unless it names a free one in spec.clusterIP and spec.clusterIPs, as `rangekeeper free` " +
+			"shows them. Recreate the Service, or name one. The second address is given by any update, such as of a label, if " +
+			"spec.ipFamilies has only one family.",
+	},
+	{
+		"NodePortMissing", "A Service without a node port that it needs",
+		"A Service of type NodePort, or of type LoadBalancer unless spec.allocateLoadBalancerNodePorts is false, has a port " +
+			"without a node port.",
+		"The port is not reached from outside through the nodes.",
+		"Any update of the Service, such as of a label, gives it one: `kubectl label service -n NAMESPACE NAME KEY=VALUE`.",
+	},
+	{
+		"HealthCheckNodePortMissing", "A Service without a port for health checks",
+		"A Service of type LoadBalancer with externalTrafficPolicy Local has no spec.healthCheckNodePort.",
+		"Load balancers cannot see which nodes have Pods of the Service, and an API server refuses each update of it.",
+		"Set spec.externalTrafficPolicy to Cluster, and then back to Local: the second update gives the Service a port. Or " +
+			"recreate it.",
+	},
+	{
 		"LeaseNeverExpires", "A server's lease that never expires",
 		"The key of an API server's lease, masterleases/ADDRESS in etcd, has no lease of etcd any more, or had none, or one of " +
 			"more than a minute: etcd does not delete it soon after its server has ended. A restore of etcd from a backup of other " +

@@ -63,11 +63,18 @@ pub enum Reason {
     /// The stored object of a range is missing or not initialised, though Services have values of its kind. Not a
     /// reason of the reference.
     RangeMissing,
+    /// A Service that needs a ClusterIP, or one of each IP family, has none. Not a reason of the reference.
+    ClusterIpMissing,
+    /// A Service of type NodePort or LoadBalancer has a port without a node port. Not a reason of the reference.
+    NodePortMissing,
+    /// A Service of type LoadBalancer with externalTrafficPolicy Local has no healthCheckNodePort. Not a reason of the
+    /// reference.
+    HealthCheckNodePortMissing,
 }
 
 impl Reason {
     /// All reasons of this release.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 21] = [
         Self::ClusterIpNotValid,
         Self::ClusterIpNotAllocated,
         Self::ClusterIpAlreadyAllocated,
@@ -86,6 +93,9 @@ impl Reason {
         Self::RangeNearlyFull,
         Self::RangeNotReadable,
         Self::RangeMissing,
+        Self::ClusterIpMissing,
+        Self::NodePortMissing,
+        Self::HealthCheckNodePortMissing,
     ];
 
     /// The reason as text, which is that of the reference's Events.
@@ -109,6 +119,9 @@ impl Reason {
             Self::RangeNearlyFull => "RangeNearlyFull",
             Self::RangeNotReadable => "RangeNotReadable",
             Self::RangeMissing => "RangeMissing",
+            Self::ClusterIpMissing => "ClusterIPMissing",
+            Self::NodePortMissing => "NodePortMissing",
+            Self::HealthCheckNodePortMissing => "HealthCheckNodePortMissing",
         }
     }
 
@@ -132,12 +145,20 @@ impl Reason {
             | Self::PortOutOfRange
             | Self::RangeFull
             | Self::RangeNearlyFull
-            | Self::RangeNotReadable => false,
+            | Self::RangeNotReadable
+            | Self::ClusterIpMissing
+            | Self::NodePortMissing
+            | Self::HealthCheckNodePortMissing => false,
         }
     }
 }
 
 impl Reason {
+    /// Whether it is about a field of a Service that has no value.
+    pub(crate) fn is_of_field(&self) -> bool {
+        matches!(self, Self::ClusterIpMissing | Self::NodePortMissing | Self::HealthCheckNodePortMissing)
+    }
+
     /// The harm that a finding with this reason does or may do.
     pub fn severity(&self) -> Severity {
         match self {
@@ -149,7 +170,10 @@ impl Reason {
             | Self::PortAlreadyAllocated
             | Self::PortOutOfRange
             | Self::RangeNotReadable
-            | Self::RangeMissing => Severity::BreaksTraffic,
+            | Self::RangeMissing
+            | Self::ClusterIpMissing
+            | Self::NodePortMissing
+            | Self::HealthCheckNodePortMissing => Severity::BreaksTraffic,
             Self::ClusterIpNotAllocated
             | Self::PortNotAllocated
             | Self::IpAddressNotCanonical
@@ -208,7 +232,8 @@ pub enum FoundValue {
     Address(IpAddr),
     /// A port as the Service has it, in range or not.
     Port(i32),
-    /// A text that should be an address, or the canonical text of one; or a range, or the name of one.
+    /// A text that should be an address, or the canonical text of one; or a range, or the name of one; or the field of
+    /// a Service that has no value.
     Text(String),
 }
 
@@ -272,6 +297,9 @@ impl Display for Finding {
             FoundValue::Port(_) => write!(f, "node port {value}")?,
             FoundValue::Text(text) if matches!(self.subject, Subject::Range(_)) => f.write_str(text)?,
             FoundValue::Text(text) if matches!(self.subject, Subject::Stored(_)) => write!(f, "the range {text}")?,
+            FoundValue::Text(text) if self.reason.is_of_field() => {
+                write!(f, "the Service needs a value in {text} and has none")?
+            }
             FoundValue::Text(text) => write!(f, "ClusterIP {text:?}")?,
         }
         match self.reason {
@@ -347,6 +375,15 @@ impl Display for Finding {
             ),
             Reason::RangeFull => f.write_str(" has no free value: a new Service that needs one is refused; widen the range or add one"),
             Reason::RangeNearlyFull => f.write_str(" has few free values; widen the range or add one before it is full"),
+            Reason::ClusterIpMissing => f.write_str(
+                ": proxies skip it; no update gives it an address but one that names a free one in spec.clusterIP and \
+                 spec.clusterIPs; recreate the Service, or name one",
+            ),
+            Reason::NodePortMissing => f.write_str(": it is not reached from outside; any update of the Service, such as of a label, gives it one"),
+            Reason::HealthCheckNodePortMissing => f.write_str(
+                ": load balancers cannot see which nodes have Pods, and each update is refused; set \
+                 spec.externalTrafficPolicy to Cluster, and back to Local",
+            ),
             Reason::RangeNotReadable => f.write_str(
                 " is stored in a form that no server can read: a Service that needs a value of it is refused, and a \
                  server that starts may end; delete the key, and the servers set the range up again from the Services",
@@ -372,6 +409,6 @@ mod tests {
             assert_eq!(reason as usize, place, "{reason:?}");
         }
         // The last one: a later one belongs before it.
-        assert_eq!(Reason::ALL.len(), Reason::RangeMissing as usize + 1);
+        assert_eq!(Reason::ALL.len(), Reason::HealthCheckNodePortMissing as usize + 1);
     }
 }

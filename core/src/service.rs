@@ -37,6 +37,41 @@ pub struct Service<'a> {
     pub health_check_node_port: i32,
 }
 
+/// The fields of a Service that say which values it should have, and whether it has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServiceForm {
+    /// `spec.type`.
+    pub kind: ServiceType,
+    /// Whether `spec.clusterIP` is `None`.
+    pub is_headless: bool,
+    /// The number of ClusterIPs.
+    pub addresses: u8,
+    /// Whether `spec.ipFamilyPolicy` is `RequireDualStack`.
+    pub requires_dual_stack: bool,
+    /// Whether `spec.allocateLoadBalancerNodePorts` is false.
+    pub without_node_ports: bool,
+    /// Whether one of `spec.ports` has no node port.
+    pub lacks_node_port: bool,
+    /// Whether `spec.externalTrafficPolicy` is `Local`.
+    pub is_local: bool,
+    /// Whether there is a `spec.healthCheckNodePort`.
+    pub has_health_check_node_port: bool,
+}
+
+/// The type of a Service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ServiceType {
+    /// `ClusterIP`, which is the default.
+    #[default]
+    ClusterIp,
+    /// `NodePort`.
+    NodePort,
+    /// `LoadBalancer`.
+    LoadBalancer,
+    /// `ExternalName`.
+    ExternalName,
+}
+
 /// One of a Service's ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServicePort<'a> {

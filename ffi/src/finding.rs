@@ -109,10 +109,17 @@ pub enum rk_reason {
     /// The stored object of a range is missing or not initialised, though Services have values of its kind. No Event
     /// has this reason.
     RangeMissing = 18,
+    /// A Service that needs a ClusterIP, or one of each IP family, has none. No Event has this reason.
+    ClusterIpMissing = 19,
+    /// A Service of type NodePort or LoadBalancer has a port without a node port. No Event has this reason.
+    NodePortMissing = 20,
+    /// A Service of type LoadBalancer with externalTrafficPolicy Local has no healthCheckNodePort. No Event has this
+    /// reason.
+    HealthCheckNodePortMissing = 21,
 }
 
 /// All reasons of the core; place n is number n + 1.
-const REASONS: [Reason; 18] = [
+const REASONS: [Reason; 21] = [
     Reason::ClusterIpNotValid,
     Reason::ClusterIpNotAllocated,
     Reason::ClusterIpAlreadyAllocated,
@@ -131,6 +138,9 @@ const REASONS: [Reason; 18] = [
     Reason::RangeNearlyFull,
     Reason::RangeNotReadable,
     Reason::RangeMissing,
+    Reason::ClusterIpMissing,
+    Reason::NodePortMissing,
+    Reason::HealthCheckNodePortMissing,
 ];
 
 impl From<Reason> for rk_reason {
@@ -154,6 +164,9 @@ impl From<Reason> for rk_reason {
             Reason::RangeNearlyFull => Self::RangeNearlyFull,
             Reason::RangeNotReadable => Self::RangeNotReadable,
             Reason::RangeMissing => Self::RangeMissing,
+            Reason::ClusterIpMissing => Self::ClusterIpMissing,
+            Reason::NodePortMissing => Self::NodePortMissing,
+            Reason::HealthCheckNodePortMissing => Self::HealthCheckNodePortMissing,
             // A test compares the reasons here with those of the core.
             reason => unreachable!("{reason:?} has no number"),
         }
@@ -161,7 +174,7 @@ impl From<Reason> for rk_reason {
 }
 
 /// The spelling of each reason; place n is number n + 1.
-const REASON_NAMES: [&CStr; 18] = [
+const REASON_NAMES: [&CStr; 21] = [
     c"ClusterIPNotValid",
     c"ClusterIPNotAllocated",
     c"ClusterIPAlreadyAllocated",
@@ -180,6 +193,9 @@ const REASON_NAMES: [&CStr; 18] = [
     c"RangeNearlyFull",
     c"RangeNotReadable",
     c"RangeMissing",
+    c"ClusterIPMissing",
+    c"NodePortMissing",
+    c"HealthCheckNodePortMissing",
 ];
 
 /// The value of a finding; the kind determines which member is valid, for a text none.

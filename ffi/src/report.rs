@@ -6,6 +6,7 @@ use std::ffi::c_char;
 use rangekeeper_core::any::AnyValue;
 use rangekeeper_core::audit::{Leak, Offsets, RangeReport, RecordRepairError, RepairOutcome, Report, Values};
 use rangekeeper_core::finding::Severity;
+use rangekeeper_core::service::{ServiceForm, ServiceType};
 
 use crate::error::{Failure, Named, rk_error};
 use crate::finding::{
@@ -371,6 +372,83 @@ pub unsafe extern "C" fn rk_report_find_full_ranges(report: *mut rk_report, perc
             Ok(())
         })
     })
+}
+
+/// The form of a Service: which values it should have, and whether it has them, as a sum of RK_SERVICE_FORM_*. One of
+/// type ClusterIP with an address in spec.clusterIP is RK_SERVICE_FORM_ONE_ADDRESS alone.
+pub type rk_service_form = u32;
+/// spec.type is NodePort.
+pub const RK_SERVICE_FORM_NODE_PORT: rk_service_form = 1;
+/// spec.type is LoadBalancer.
+pub const RK_SERVICE_FORM_LOAD_BALANCER: rk_service_form = 2;
+/// spec.type is ExternalName.
+pub const RK_SERVICE_FORM_EXTERNAL_NAME: rk_service_form = 4;
+/// spec.clusterIP is None.
+pub const RK_SERVICE_FORM_HEADLESS: rk_service_form = 8;
+/// It has one ClusterIP.
+pub const RK_SERVICE_FORM_ONE_ADDRESS: rk_service_form = 16;
+/// It has two ClusterIPs, or more.
+pub const RK_SERVICE_FORM_TWO_ADDRESSES: rk_service_form = 32;
+/// spec.ipFamilyPolicy is RequireDualStack.
+pub const RK_SERVICE_FORM_REQUIRES_DUAL_STACK: rk_service_form = 64;
+/// spec.allocateLoadBalancerNodePorts is false.
+pub const RK_SERVICE_FORM_WITHOUT_NODE_PORTS: rk_service_form = 128;
+/// One of spec.ports has no node port.
+pub const RK_SERVICE_FORM_LACKS_NODE_PORT: rk_service_form = 256;
+/// spec.externalTrafficPolicy is Local.
+pub const RK_SERVICE_FORM_LOCAL: rk_service_form = 512;
+/// There is a spec.healthCheckNodePort.
+pub const RK_SERVICE_FORM_HEALTH_CHECK_NODE_PORT: rk_service_form = 1024;
+
+/// Adds findings about values that Services should have and have not. `forms` are those of all Services of the audit,
+/// in the order in which they were observed.
+///
+/// RK_RESULT_INVALID_ARGUMENT if there are not as many as Services.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_report_observe_forms(
+    report: *mut rk_report,
+    forms: *const rk_service_form,
+    forms_len: usize,
+    error: *mut rk_error,
+) -> rk_result {
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, |scope| {
+            let (report, forms) =
+                (borrow(scope, report).named("report")?, slice(scope, forms, forms_len).named("forms")?);
+            report.0.with(|found| {
+                let services = found.report.services;
+                if services != forms.len() as u64 {
+                    let message = format_args!("forms has {} Services, and the audit {services}", forms.len());
+                    return Err(Failure::new(rk_result::InvalidArgument, message));
+                }
+                for (service, form) in forms.iter().enumerate() {
+                    found.report.observe_form(service as u64, &form_of(*form));
+                }
+                Ok(())
+            })
+        })
+    }
+}
+
+fn form_of(bits: rk_service_form) -> ServiceForm {
+    let has = |bit| bits & bit != 0;
+    ServiceForm {
+        kind: match () {
+            () if has(RK_SERVICE_FORM_NODE_PORT) => ServiceType::NodePort,
+            () if has(RK_SERVICE_FORM_LOAD_BALANCER) => ServiceType::LoadBalancer,
+            () if has(RK_SERVICE_FORM_EXTERNAL_NAME) => ServiceType::ExternalName,
+            () => ServiceType::ClusterIp,
+        },
+        is_headless: has(RK_SERVICE_FORM_HEADLESS),
+        addresses: if has(RK_SERVICE_FORM_TWO_ADDRESSES) { 2 } else { has(RK_SERVICE_FORM_ONE_ADDRESS).into() },
+        requires_dual_stack: has(RK_SERVICE_FORM_REQUIRES_DUAL_STACK),
+        without_node_ports: has(RK_SERVICE_FORM_WITHOUT_NODE_PORTS),
+        lacks_node_port: has(RK_SERVICE_FORM_LACKS_NODE_PORT),
+        is_local: has(RK_SERVICE_FORM_LOCAL),
+        has_health_check_node_port: has(RK_SERVICE_FORM_HEALTH_CHECK_NODE_PORT),
+    }
 }
 
 /// Observes the Services of the audit a second time, in the same order, with names and creation times. This is needed

@@ -40,7 +40,7 @@ static void names_and_values(void) {
   CHECK(strcmp(rk_reason_name(UINT32_MAX), "Unknown") == 0);
   CHECK(rk_reason_severity(0) == RK_SEVERITY_NONE && rk_reason_severity(UINT32_MAX) == RK_SEVERITY_NONE);
   CHECK(rk_reason_severity(RK_REASON_PORT_OUT_OF_RANGE) == RK_SEVERITY_BREAKS_TRAFFIC);
-  CHECK(rk_reason_severity(RK_REASON_RANGE_MISSING + 1) == RK_SEVERITY_NONE);
+  CHECK(rk_reason_severity(RK_REASON_HEALTH_CHECK_NODE_PORT_MISSING + 1) == RK_SEVERITY_NONE);
   CHECK(rk_cluster_ip_records_of(UINT64_MAX, UINT32_MAX) == RK_CLUSTER_IP_RECORDS_OBJECTS);
   CHECK(rk_abi_version() == RK_ABI_VERSION);
 
@@ -1028,6 +1028,10 @@ static void sentences_about_batches(void) {
   CHECK_OK(rk_audit_finish(audit, &report, &error));
   rk_audit_free(audit);
   rk_claimant claimants[1];
+  rk_service_form forms[9] = {0};
+  CHECK_NULL(rk_report_observe_forms(NULL, forms, 9, &error));
+  CHECK_NULL(rk_report_observe_forms(report, NULL, 9, &error));
+  CHECK_INVALID(rk_report_observe_forms(report, forms, 9, &error));
   CHECK_NULL(rk_report_observe_claimants(NULL, &names, &one, &error));
   CHECK_NULL(rk_report_observe_claimants(report, NULL, &one, &error));
   CHECK_NULL(rk_report_observe_claimants(report, &names, NULL, &error));

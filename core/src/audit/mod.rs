@@ -29,6 +29,7 @@
 mod beside;
 mod claimants;
 mod cluster;
+mod form;
 mod fullness;
 mod objects;
 mod occupancy;

@@ -113,6 +113,8 @@ package rk
 #cgo nocallback rk_report_finding_texts
 #cgo noescape rk_report_find_full_ranges
 #cgo nocallback rk_report_find_full_ranges
+#cgo noescape rk_report_observe_forms
+#cgo nocallback rk_report_observe_forms
 #cgo noescape rk_report_observe_claimants
 #cgo nocallback rk_report_observe_claimants
 #cgo noescape rk_report_claimants
@@ -1185,6 +1187,21 @@ func ReportFindFullRanges(report *Report, percent uint8) Result {
 	}
 	defer (*handle)(report).leave()
 	return Result(C.rk_report_find_full_ranges((*C.rk_report)(c_report), C.uint8_t(percent)))
+}
+
+// ReportObserveForms is rk_report_observe_forms.
+func ReportObserveForms(report *Report, forms []uint32, theError *Error) Result {
+	c_report, entered := (*handle)(report).enter()
+	if entered != ResultOK {
+		return entered
+	}
+	defer (*handle)(report).leave()
+	var c_error aligned[C.rk_error]
+	result := C.rk_report_observe_forms((*C.rk_report)(c_report), (*C.uint32_t)(unsafe.Pointer(unsafe.SliceData(forms))), C.size_t(len(forms)), &c_error.c)
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
 }
 
 // ReportObserveClaimants is rk_report_observe_claimants.

@@ -1882,6 +1882,26 @@ func ReportFindFullRanges(report *Report, percent uint8) (result Result) {
 	return result
 }
 
+// ReportObserveForms is rk_report_observe_forms.
+func ReportObserveForms(report *Report, forms []uint32, theError *Error) (result Result) {
+	c := call{first: (*object)(report)}
+	if result = c.enter(&coreCalls); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 560
+	atForms := c.putWords(forms)
+	atError := fixed + 0
+	c.grow()
+	result = Result(c.core.Xrk_report_observe_forms((*object)(report).address(), int32(atForms), int32(len(forms)), int32(atError)))
+	c.done = true
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
 // ReportObserveClaimants is rk_report_observe_claimants.
 func ReportObserveClaimants(report *Report, names *ServiceNames, batch *Services, theError *Error) (result Result) {
 	c := call{first: (*object)(report)}

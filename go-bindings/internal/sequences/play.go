@@ -289,6 +289,13 @@ func (s *sequence) audit(passes *rangekeeper.LeakTracker) {
 	fill(&batch, 0, services)
 	claims, err := batch.Claims()
 	s.answer("claims", sum(fmt.Append(nil, claims)), err)
+	var values []rangekeeper.Value
+	for _, claim := range claims {
+		if claim.Value.IsValid() {
+			values = append(values, claim.Value)
+		}
+	}
+	s.answer("ranges", fmt.Sprint(rangekeeper.JudgeRanges([]string{"10.0.0.0/24"}, []string{"10.0.0.0/26"}, []string{"30000-30069"}, values)))
 	if s.IntN(4) == 0 {
 		s.answer("unreadable", audit.ObserveUnreadable(rangekeeper.SubjectKind(s.IntN(4))))
 	}
@@ -304,6 +311,14 @@ func (s *sequence) audit(passes *rangekeeper.LeakTracker) {
 	if s.IntN(2) == 0 {
 		s.answer("warn free", report.FindFullRanges(uint8(s.IntN(120))))
 	}
+	forms := make([]rangekeeper.ServiceForm, services+s.IntN(8)/7)
+	for i := range forms {
+		forms[i] = rangekeeper.ServiceForm{
+			NodePort: s.IntN(3) == 0, LoadBalancer: s.IntN(3) == 0, OneAddress: s.IntN(2) == 0, TwoAddresses: s.IntN(4) == 0, LacksNodePort: s.IntN(2) == 0,
+			RequiresDualStack: s.IntN(3) == 0, Local: s.IntN(3) == 0,
+		}
+	}
+	s.answer("forms", report.ObserveForms(forms))
 	for round := range 2 {
 		s.answer("findings", fmt.Sprint(report.Findings()))
 		s.answer("leaks", fmt.Sprint(report.Leaks()))

@@ -200,7 +200,7 @@ pub fn as_c(report: &Report, finding: &Finding) -> FoundByC {
 }
 
 /// The reasons by their numbers in C, from 1 on.
-const REASONS: [Reason; 18] = [
+const REASONS: [Reason; 21] = [
     Reason::ClusterIpNotValid,
     Reason::ClusterIpNotAllocated,
     Reason::ClusterIpAlreadyAllocated,
@@ -219,6 +219,9 @@ const REASONS: [Reason; 18] = [
     Reason::RangeNearlyFull,
     Reason::RangeNotReadable,
     Reason::RangeMissing,
+    Reason::ClusterIpMissing,
+    Reason::NodePortMissing,
+    Reason::HealthCheckNodePortMissing,
 ];
 
 /// A batch of any kind.
