@@ -1,17 +1,19 @@
 #!/bin/bash
-# Builds rangekeeper and kubectl-rangekeeper for a platform of Go into a folder.
+# Builds rangekeeper and kubectl-rangekeeper for a platform of Go into a folder, stripped, and fails if the plugin is
+# larger than it may be.
 #
-#   controlplane/programs.sh GOOS GOARCH FOLDER      both for a platform, stripped and small, as they are released
+#   controlplane/programs.sh GOOS GOARCH FOLDER      both for a platform, as they are released
 #   controlplane/programs.sh FOLDER [PROGRAM]        both, or one, for this machine
 #
 # With BACKEND=native, for this machine only, they call the core through cgo, in the librangekeeper.a of the folder
 # LIBRARY_PATH (target/release).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-flags="-X github.com/rangekeeper/rangekeeper/controlplane/internal/cli/version.Commit=$(git rev-parse --short=12 HEAD 2>/dev/null || true)"
+# The plugin is downloaded by everybody who tries it: at most so many bytes of it are released.
+most=25500000
+flags="-s -w -X github.com/rangekeeper/rangekeeper/controlplane/internal/cli/version.Commit=$(git rev-parse --short=12 HEAD 2>/dev/null || true)"
 if (($# == 3)); then
 	export GOOS=$1 GOARCH=$2
-	flags+=" -s -w"
 	shift 2
 fi
 tags=grpcnotrace,netgo,osusergo cgo=0
@@ -36,10 +38,18 @@ build() { # PROGRAM TAGS FLAGS [OPTION...]
 		"${GO:-go}" -C controlplane build -trimpath -buildvcs=false -tags "$2" -ldflags "$3" "${@:4}" -o '{}' "./cmd/$1"
 }
 
+# limit BYTES compares the size of the plugin.
+limit() {
+	local size
+	size=$(stat -c %s "$out/kubectl-rangekeeper$suffix")
+	((size <= $1)) || { echo "programs.sh: kubectl-rangekeeper has $size bytes, more than $1" >&2; exit 1; }
+}
+
 # The Makefile says why grpcnotrace.
 if [[ -z ${GOOS:-} ]]; then
-	# With the same options nothing is compiled twice.
+	# With the same options nothing is compiled twice. Those of a release save 1.4 MB of the plugin.
 	for program in $programs; do build "$program" "$tags" "$flags"; done
+	[[ $cgo == 1 || $programs != *kubectl-rangekeeper* ]] || limit $((most + 1400000))
 	exit
 fi
 build rangekeeper "$tags" "$flags"
@@ -47,3 +57,4 @@ build rangekeeper "$tags" "$flags"
 # aligned to 32 bytes without -funcalign. Kubernetes' generated code, which decodes every type that there is, is 0.7 MB
 # smaller without inlining.
 build kubectl-rangekeeper "$tags,nethttpomithttp2" "$flags -funcalign=1" '-gcflags=k8s.io/...=-l'
+limit $most

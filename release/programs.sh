@@ -11,8 +11,6 @@ os=${2:?usage: release/programs.sh OUT OS ARCHITECTURE}
 architecture=${3:?usage: release/programs.sh OUT OS ARCHITECTURE}
 cd "$(dirname "$0")/.."
 . release/release.sh
-# The plugin is downloaded by everybody who tries it.
-most=25000000
 
 built=$out/programs/${os}_$architecture
 controlplane/programs.sh "$os" "$architecture" "$built"
@@ -20,10 +18,6 @@ for program in rangekeeper kubectl-rangekeeper; do
 	file=$program
 	[[ $os != windows ]] || file+=.exe
 	size=$(stat -c %s "$built/$file")
-	if [[ $program == kubectl-rangekeeper && $size -gt $most ]]; then
-		echo "programs.sh: $program for $os/$architecture has $size bytes, more than $most" >&2
-		exit 1
-	fi
 	name=${program}_v${version}_${os}_$architecture
 	work=$(mktemp -d)
 	mkdir "$work/$name"
