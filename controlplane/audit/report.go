@@ -25,6 +25,7 @@ const (
 	KindExplanation = "Explanation"
 	KindFreeList    = "FreeList"
 	KindRangeChange = "RangeChange"
+	KindReason      = "Reason"
 )
 
 // The kinds of objects that findings are about.

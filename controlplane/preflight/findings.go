@@ -250,7 +250,7 @@ func (p *preflight) repairs(purpose string) string {
 }
 
 // restores ends the remedies that a repair of the snapshot is: without a restore it repairs no cluster.
-const restores = ", repair the snapshot and restore the result, as docs/runbook.md#restore-a-repaired-snapshot says:"
+const restores = ", repair the snapshot and restore the result, as " + runbook.Restore + " says:"
 
 // showsMore ends the remedies whose command is an explanation.
 const showsMore = " This shows more:"

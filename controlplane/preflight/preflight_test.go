@@ -588,10 +588,10 @@ func TestRepairs(t *testing.T) {
 		want     string
 	}{
 		{"etcd", "1.33", damaged(), []string{repair, "--apply"}, false, preflight.Must, "To free them before the upgrade, run: rangekeeper repair --apply"},
-		{"snapshot", "1.33", damaged(), []string{repair, "--to-file"}, true, preflight.Must, "repair the snapshot and restore the result, as docs/runbook.md#restore-a-repaired-snapshot says: rangekeeper repair --to-file"},
+		{"snapshot", "1.33", damaged(), []string{repair, "--to-file"}, true, preflight.Must, "repair the snapshot and restore the result, as https://github.com/rangekeeper/rangekeeper/blob/main/docs/runbook.md#restore-a-repaired-snapshot says: rangekeeper repair --to-file"},
 		{"read only", "1.33", damaged(), nil, false, preflight.Must, "present kube-apiserver run for 10 minutes"},
 		{"objects in etcd", "1.36", missing(), []string{repair, "--apply"}, false, preflight.Surprise, "wait for the repair of the present kube-apiserver"},
-		{"objects in a snapshot", "1.36", missing(), []string{repair, "--to-file"}, true, preflight.Surprise, "To create them, repair the snapshot and restore the result, as docs/runbook.md#restore-a-repaired-snapshot says: rangekeeper repair --to-file"},
+		{"objects in a snapshot", "1.36", missing(), []string{repair, "--to-file"}, true, preflight.Surprise, "To create them, repair the snapshot and restore the result, as https://github.com/rangekeeper/rangekeeper/blob/main/docs/runbook.md#restore-a-repaired-snapshot says: rangekeeper repair --to-file"},
 	} {
 		report := newReport(t, c.cluster, preflight.Options{To: target(t, c.to), ClusterIPRanges: flag, Repair: c.repair, AtRest: c.atRest})
 		check := report.Of(c.level)[0]

@@ -21,8 +21,14 @@ type Entry struct {
 	Meaning, Risk, Remedy string
 }
 
-// Page is the place of the entry in the documentation.
-func (e Entry) Page() string { return "docs/runbook.md#" + strings.ToLower(e.Name) }
+// document is where everybody can read docs/runbook.md: no program has a copy.
+const document = "https://github.com/rangekeeper/rangekeeper/blob/main/docs/runbook.md"
+
+// Restore is the page about the restore of a repaired snapshot.
+const Restore = document + "#restore-a-repaired-snapshot"
+
+// Page is that of the entry.
+func (e Entry) Page() string { return document + "#" + strings.ToLower(e.Name) }
 
 // Named returns the entry of a reason or of leaks, in any case.
 func Named(name string) (Entry, bool) {

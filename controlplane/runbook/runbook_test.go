@@ -52,7 +52,7 @@ func TestEntries(t *testing.T) {
 	}
 	for _, name := range runbook.Names() {
 		e, _ := runbook.Named(strings.ToLower(name))
-		if e.Name != name || e.Page() != "docs/runbook.md#"+strings.ToLower(name) {
+		if e.Name != name || e.Page() != "https://github.com/rangekeeper/rangekeeper/blob/main/docs/runbook.md#"+strings.ToLower(name) {
 			t.Errorf("%s is %+v at %s", name, e, e.Page())
 		}
 		for _, part := range []string{e.Title + ".", "**Meaning.** " + e.Meaning, "**Risk.** " + e.Risk, "**Remedy.** " + e.Remedy} {

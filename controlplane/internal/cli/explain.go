@@ -27,7 +27,7 @@ that use it, and its repair. For a Service shows this for each of its values: it
 as NAMESPACE/NAME, or as NAME, service/NAME or svc/NAME in --namespace, which is that of the
 kubeconfig's context if it is not given. For default/kubernetes, the Service of the API
 servers, also shows their addresses and leases. For the reason of a finding, or for "leak", shows
-its meaning, risk and remedy, as docs/runbook.md does; this reads no cluster.`,
+its meaning, risk and remedy; this reads no cluster.`,
 		Example: `  rangekeeper explain 10.96.0.10 --etcd-snapshot backup.db.gz
   rangekeeper explain 30080 --endpoints http://127.0.0.1:2379
   rangekeeper explain default/web --etcd-snapshot backup.db.gz
@@ -45,7 +45,7 @@ its meaning, risk and remedy, as docs/runbook.md does; this reads no cluster.`,
 		shown := screen.New(c.OutOrStdout(), true)
 		if entry, ok := runbook.Named(args[0]); ok {
 			if *format != screen.FormatTable {
-				return usage.Error(c, "--output is for a value or a Service, not for a reason")
+				return screen.WriteDocument(c.OutOrStdout(), newReason(entry, s.Program), *format)
 			}
 			shown.Entry(entry, s.Program)
 			return shown.Print(c.OutOrStdout())
@@ -103,6 +103,25 @@ its meaning, risk and remedy, as docs/runbook.md does; this reads no cluster.`,
 	})
 	from.ForServers = true
 	return c
+}
+
+// reason is an entry of the runbook as a document.
+type reason struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Reason     string `json:"reason"`
+	Title      string `json:"title"`
+	Meaning    string `json:"meaning"`
+	Risk       string `json:"risk"`
+	Remedy     string `json:"remedy"`
+	Page       string `json:"page"`
+}
+
+func newReason(e runbook.Entry, program string) *reason {
+	return &reason{
+		audit.APIVersion, audit.KindReason, e.Name, e.Title,
+		screen.Called(program, e.Meaning), screen.Called(program, e.Risk), screen.Called(program, e.Remedy), e.Page(),
+	}
 }
 
 // isRanges reports whether a text has the form of a range, or of the ranges of a finding.

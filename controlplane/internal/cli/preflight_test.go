@@ -95,7 +95,7 @@ func TestPreflight(t *testing.T) {
 			if _, stdout, _ := run(t, args("clean.db.gz")...); !strings.Contains(words(stdout), "to "+to+": nothing known must be done first; 1 thing is unknown ") {
 				t.Errorf("clean:\n%s", stdout)
 			}
-			if n := strings.Count(stdout, "--to-file"); n != 1 || !strings.Contains(words(stdout), "docs/runbook.md#restore-a-repaired-snapshot") {
+			if n := strings.Count(stdout, "--to-file"); n != 1 || !strings.Contains(words(stdout), "https://github.com/rangekeeper/rangekeeper/blob/main/docs/runbook.md#restore-a-repaired-snapshot") {
 				t.Errorf("%d commands of one repair:\n%s", n, stdout)
 			}
 			if _, stdout, _ := run(t, append(args("drift.db.gz"), "-o", "wide")...); !strings.Contains(stdout, "Values: ") {

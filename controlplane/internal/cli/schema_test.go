@@ -93,6 +93,8 @@ func TestDocumentsFollowSchemas(t *testing.T) {
 			}
 		}
 	}
+	_, reason, _ := run(t, "explain", "RangeFull", "-o", "json")
+	check(reason)
 	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz"))
 	for _, args := range [][]string{{"audit"}, {"repair"}, {"repair", "--apply"}} {
 		args = append(args, "--endpoints", strings.Join(e.Endpoints(), ","))

@@ -246,14 +246,14 @@ func (s *Source) ReportSteps(r *audit.Report) []screen.Step {
 	return append(steps, s.repairSteps(r)...)
 }
 
-// PlanSteps are the commands that follow a plan, with a page of the documents. It was written to the file planTo, or
+// PlanSteps are the commands that follow a plan, with a page of the runbook. It was written to the file planTo, or
 // carried out into the file toFile, if these are not "".
 func (s *Source) PlanSteps(p *audit.Plan, planTo, toFile string) (steps []screen.Step, page string) {
 	switch {
 	case !p.Applied && (p.ChangesAny() || p.LookedAtAgain() > 0 && planTo == ""):
 		steps = append(steps, s.applyStep(planTo))
 	case p.Applied && toFile != "":
-		page = "docs/runbook.md#restore-a-repaired-snapshot"
+		page = runbook.Restore
 		words := []string{s.Program, "audit", "--etcd-snapshot " + screen.Quoted(toFile)}
 		if s.prefix != clusterstate.DefaultPrefix {
 			words = append(words, s.flags("prefix")...)
