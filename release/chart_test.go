@@ -288,3 +288,48 @@ func TestUnit(t *testing.T) {
 		}
 	}
 }
+
+// TestRunbooks has each alert name a place that the documents have.
+func TestRunbooks(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(chart, "alerts.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rules struct {
+		Groups []struct {
+			Rules []struct {
+				Alert       string
+				Annotations map[string]string
+			}
+		}
+	}
+	if err := yaml.Unmarshal(text, &rules); err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for _, group := range rules.Groups {
+		for _, rule := range group.Rules {
+			page, isOurs := strings.CutPrefix(rule.Annotations["runbook_url"], "https://github.com/rangekeeper/rangekeeper/blob/main/")
+			file, anchor, _ := strings.Cut(page, "#")
+			document, err := os.ReadFile(filepath.Join("..", file))
+			if !isOurs || err != nil {
+				t.Errorf("%s: %q: %v", rule.Alert, page, err)
+				continue
+			}
+			var anchors []string
+			for line := range strings.Lines(string(document)) {
+				if title, isHeading := strings.CutPrefix(line, "## "); isHeading {
+					anchors = append(anchors, strings.ReplaceAll(strings.ToLower(strings.TrimSpace(title)), " ", "-"))
+				}
+			}
+			// The runbook has each reason, as a test of its package finds.
+			if anchor != "" && anchor != "{{ $labels.reason | toLower }}" && !slices.Contains(anchors, anchor) {
+				t.Errorf("%s: %s has no section %s", rule.Alert, file, anchor)
+			}
+			checked++
+		}
+	}
+	if checked < 10 {
+		t.Errorf("%d alerts", checked)
+	}
+}

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -327,7 +326,7 @@ func (a *Audit) addObjects(core *rangekeeper.Audit) error {
 	for some := range slices.Chunk(a.state.IPAddresses, batchSize) {
 		batch.Reset()
 		for i := range some {
-			batch.Add(addressOf(&some[i]))
+			batch.Add(servicebatch.IPAddress(&some[i]))
 		}
 		if err := core.ObserveIPAddresses(&batch); err != nil {
 			return err
@@ -363,23 +362,6 @@ func (a *Audit) presence(name string) rangekeeper.Presence {
 		return rangekeeper.Initialised
 	}
 	return rangekeeper.Uninitialised
-}
-
-func addressOf(o *networkingv1.IPAddress) *rangekeeper.IPAddress {
-	address := &rangekeeper.IPAddress{
-		Name:      o.Name,
-		ManagedBy: o.Labels[networkingv1.LabelManagedBy],
-		Created:   o.CreationTimestamp.Time,
-	}
-	// Zero if there is none.
-	address.Revision, _ = strconv.ParseUint(o.ResourceVersion, 10, 64)
-	if p := o.Spec.ParentRef; p == nil {
-		address.WithoutParent = true
-	} else {
-		address.ParentGroup, address.ParentResource = p.Group, p.Resource
-		address.ParentNamespace, address.ParentName = p.Namespace, p.Name
-	}
-	return address
 }
 
 func (a *Audit) fillReport(findsFullRanges bool) error {

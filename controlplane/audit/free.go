@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
@@ -81,6 +82,21 @@ func (a *Audit) Free(name string, n int) (*FreeList, error) {
 		return nil, fmt.Errorf("nothing is allocated from %s: the ServiceCIDR is being deleted, or is not ready", name)
 	}
 	return list, nil
+}
+
+// FreeElsewhere returns the ranges from which servers allocate beside the ServiceCIDR with this name, of the same IP
+// families, that have free values.
+func (a *Audit) FreeElsewhere(name string) (all []Range) {
+	isIPv6 := func(row Range) bool { return strings.Contains(row.Range, ":") }
+	for _, row := range a.report.Ranges {
+		isBeside := slices.ContainsFunc(a.report.Ranges, func(of Range) bool {
+			return of.Name == name && of.Mode == ModeIPAddress && row.Name != name && isIPv6(of) == isIPv6(row)
+		})
+		if isBeside && row.Mode == ModeIPAddress && !row.NotReady && row.Free.N > 0 {
+			all = append(all, row)
+		}
+	}
+	return all
 }
 
 func (a *Audit) freeBands(index, n int) (static, dynamic FreeBand) {

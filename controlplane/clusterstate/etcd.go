@@ -30,8 +30,19 @@ const (
 // starts over, at most twice. The error wraps [ErrUnreachable] if etcd stops
 // answering, and names the keys that it was about.
 func ReadEtcd(ctx context.Context, client *clientv3.Client, o Options) (*State, error) {
+	return readEtcd(ctx, client, o, o.prefixes().all())
+}
+
+// ReadClusterIPObjects is as [ReadEtcd], and reads ServiceCIDRs and IPAddress objects only; prefix as of [RangeKey].
+func ReadClusterIPObjects(ctx context.Context, client *clientv3.Client, prefix string) (*State, error) {
+	o := Options{Prefix: prefix}
+	p := o.prefixes()
+	return readEtcd(ctx, client, o, []string{p.serviceCIDRs, p.ipAddresses})
+}
+
+func readEtcd(ctx context.Context, client *clientv3.Client, o Options, keys []string) (*State, error) {
 	for n := 1; ; n++ {
-		s, err := readEtcd(ctx, client, o)
+		s, err := readAtOneRevision(ctx, client, o, keys)
 		if err == nil {
 			return s, nil
 		}
@@ -41,12 +52,12 @@ func ReadEtcd(ctx context.Context, client *clientv3.Client, o Options) (*State, 
 	}
 }
 
-func readEtcd(ctx context.Context, client *clientv3.Client, o Options) (*State, error) {
+func readAtOneRevision(ctx context.Context, client *clientv3.Client, o Options, keys []string) (*State, error) {
 	p := o.prefixes()
 	s := p.state()
 	s.Revision = o.Revision
 	var done, total int64
-	for _, prefix := range p.all() {
+	for _, prefix := range keys {
 		from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
 		for first := true; ; first = false {
 			page, err := readPage(ctx, client, from,

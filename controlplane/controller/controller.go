@@ -67,6 +67,8 @@ type Controller struct {
 	services repaircontroller.ListStored
 	// records is where ClusterIPs were recorded at the last check; nil before the first.
 	records atomic.Pointer[rangekeeper.ClusterIPRecords]
+	// waiting is why it has not begun.
+	waiting lastError
 }
 
 type repairer struct {
@@ -164,6 +166,7 @@ func (c *Controller) addRepairs() error {
 		return err
 	}
 	var addresses []repair.Range
+	var names []repaircontroller.RangeName
 	for i, values := range c.config.ClusterIPRanges {
 		store, err := open(c, ClusterIPRangeNames[i], values)
 		if err != nil {
@@ -173,6 +176,7 @@ func (c *Controller) addRepairs() error {
 			c.primary = store
 		}
 		addresses = append(addresses, store)
+		names = append(names, repaircontroller.RangeName{Name: ClusterIPRangeNames[i], Values: values.String()})
 	}
 	ports, err := open(c, clusterstate.ServiceNodePorts, c.config.NodePortRange)
 	if err != nil {
@@ -181,10 +185,10 @@ func (c *Controller) addRepairs() error {
 	for _, of := range []struct {
 		controller repaircontroller.Controller
 		ranges     []repair.Range
-		names      []string
+		names      []repaircontroller.RangeName
 	}{
-		{repaircontroller.ClusterIPs, addresses, ClusterIPRangeNames[:len(addresses)]},
-		{repaircontroller.NodePorts, []repair.Range{ports}, []string{clusterstate.ServiceNodePorts}},
+		{repaircontroller.ClusterIPs, addresses, names},
+		{repaircontroller.NodePorts, []repair.Range{ports}, []repaircontroller.RangeName{{Name: clusterstate.ServiceNodePorts, Values: c.config.NodePortRange.String()}}},
 	} {
 		passes, err := repaircontroller.New(repaircontroller.Config{
 			Controller: of.controller, Ranges: of.ranges, Names: of.names, Services: c.services,
@@ -230,10 +234,13 @@ func (c *Controller) Started() bool { return c.bootstrap.Started() }
 // Stopping reports whether the controller is told to stop.
 func (c *Controller) Stopping() bool { return c.bootstrap.Stopping() }
 
-// Health returns an error if some work fails and is tried again, a range is kept though another one is configured, or
-// something has failed lately that works again, as a committer that was replaced.
+// Health returns an error if some work fails and is tried again, the first repairs have not succeeded, a range is kept
+// though another one is configured, or something has failed lately that works again, as a committer that was replaced.
 func (c *Controller) Health() error {
-	var errs []error
+	errs := []error{c.waiting.get()}
+	if !c.Started() {
+		errs = append(errs, errors.New("the first repairs have not succeeded, which wait for an API server that is ready"))
+	}
 	for _, check := range c.health {
 		errs = append(errs, check())
 	}
@@ -265,6 +272,7 @@ func (c *Controller) checkSameHistory(ctx context.Context) error {
 func (c *Controller) awaitSameCluster(ctx context.Context) error {
 	for logged := ""; ; {
 		err := c.CheckSameCluster(ctx)
+		c.waiting.set(err)
 		if err == nil || errors.Is(err, clusterstate.ErrOtherCluster) {
 			return err
 		}
@@ -294,8 +302,8 @@ func (c *Controller) repairNodePorts(ctx context.Context) error {
 	return c.repair(ctx, repaircontroller.NodePorts)
 }
 
-// repairClusterIPs leaves ClusterIPs alone that are IPAddress objects: the API server repairs those, and nobody reads a
-// bitmap of them. Nothing is done either while a server starts that has created no object yet. It looks each time, as
+// repairClusterIPs only looks at ClusterIPs that are IPAddress objects: the API server repairs those, and nobody reads
+// a bitmap of them. Nothing is done either while a server starts that has created no object yet. It looks each time, as
 // the server may be another release by then.
 func (c *Controller) repairClusterIPs(ctx context.Context) error {
 	records, err := c.clusterIPRecords(ctx)
@@ -308,7 +316,13 @@ func (c *Controller) repairClusterIPs(ctx context.Context) error {
 	if records == rangekeeper.RecordsInBitmaps {
 		return c.repair(ctx, repaircontroller.ClusterIPs)
 	}
-	return c.compareServiceCIDR(ctx)
+	if err := c.compareServiceCIDR(ctx); err != nil || !records.HasObjects() {
+		return err
+	}
+	of := c.repairers[repaircontroller.ClusterIPs.Name]
+	return of.Look(ctx, of.kept.get(), func(ctx context.Context) (*clusterstate.State, error) {
+		return clusterstate.ReadClusterIPObjects(ctx, c.config.Etcd, c.config.Bootstrap.EtcdPrefix)
+	})
 }
 
 // freeServiceIP frees the address of the Service kubernetes, which is lost, where ClusterIPs are recorded.

@@ -15,6 +15,8 @@ const (
 	// DefaultInterval and DefaultPasses are those of kube-apiserver.
 	DefaultInterval = 3 * time.Minute
 	DefaultPasses   = 3
+	// WarnFree is the percentage of free values below which a range is nearly full.
+	WarnFree = 5
 )
 
 // Range is a stored range that passes are made over. A Store of package etcdstore is one.

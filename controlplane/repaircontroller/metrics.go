@@ -1,6 +1,8 @@
 package repaircontroller
 
 import (
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,6 +20,28 @@ type Metrics struct {
 	// The state after the last pass.
 	size, used, free, inUse, leaks *prometheus.GaugeVec
 	findings, last, kept           *prometheus.GaugeVec
+
+	mu sync.Mutex
+	// shown are the samples of the last pass of each controller, but for last.
+	shown map[Controller]map[sample]float64
+}
+
+// sample is one of a gauge, with the values of its labels.
+type sample struct {
+	of     *prometheus.GaugeVec
+	labels [3]string
+}
+
+// values are those of the labels that the gauge has.
+func (s sample) values(m *Metrics) []string {
+	switch s.of {
+	case m.kept:
+		return s.labels[:1]
+	case m.findings:
+		return s.labels[:]
+	default:
+		return s.labels[:2]
+	}
 }
 
 // NewMetrics makes counters at 0, for the Repairers of one process.
@@ -29,15 +53,16 @@ func NewMetrics() *Metrics {
 	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "rangekeeper", Name: name, Help: help}, labels)
 	}
-	return &Metrics{
-		size:     gauge("range_size", "Values that a range can allocate.", "range"),
-		used:     gauge("range_used", "Values of a range that are recorded as allocated after the last repair pass.", "range"),
-		free:     gauge("range_free", "Values of a range that are not recorded as allocated after the last repair pass.", "range"),
-		inUse:    gauge("range_in_use", "Values of a range that Services use.", "range"),
-		leaks:    gauge("leaks", "Values that are recorded as allocated though no Service uses them, after the last repair pass.", "range"),
+	m := &Metrics{
+		shown:    map[Controller]map[sample]float64{},
+		size:     gauge("range_size", "Values that a range can allocate.", "range", "values"),
+		used:     gauge("range_used", "Values of a range that are recorded as allocated after the last repair pass.", "range", "values"),
+		free:     gauge("range_free", "Values of a range that are not recorded as allocated after the last repair pass.", "range", "values"),
+		inUse:    gauge("range_in_use", "Values of a range that Services use.", "range", "values"),
+		leaks:    gauge("leaks", "Values that are recorded as allocated though no Service uses them, after the last repair pass.", "range", "values"),
 		kept:     gauge("range_kept", "1 if a stored range is kept though another one is configured, so that nothing of it is repaired.", "range"),
-		findings: gauge("findings", "Findings of the last repair pass with a reason.", "controller", "reason"),
-		last:     gauge("repair_last_success_timestamp_seconds", "When the last repair pass has succeeded, in seconds since 1970.", "controller"),
+		findings: gauge("findings", "Findings of the last repair pass with a reason, by the range that they are about.", "controller", "reason", "range"),
+		last:     gauge("repair_last_success_timestamp_seconds", "When the last repair pass has succeeded, in seconds since 1970; 0 for never.", "controller"),
 		errors: map[Controller]*prometheus.CounterVec{
 			ClusterIPs: prometheus.NewCounterVec(counter("clusterip_repair", "ip_errors_total", "Findings of repair passes over ClusterIPs by type: leak, repair, full, outOfRange, duplicate, invalid."), types),
 			NodePorts:  prometheus.NewCounterVec(counter("nodeport_repair", "port_errors_total", "Findings of repair passes over node ports by type: leak, repair, outOfRange, duplicate."), types),
@@ -55,6 +80,10 @@ func NewMetrics() *Metrics {
 			Help: "Values that repair passes set, cleared, or left alone because they or Services had changed.",
 		}, []string{"controller", "change"}),
 	}
+	for _, c := range []Controller{ClusterIPs, NodePorts} {
+		m.last.WithLabelValues(c.Name).Set(0)
+	}
+	return m
 }
 
 // Describe makes Metrics a prometheus.Collector.
@@ -93,23 +122,20 @@ var types = map[rangekeeper.Reason]string{
 // FindingType is what kube-apiserver's counters have as their type for a finding.
 func FindingType(reason rangekeeper.Reason) string { return types[reason] }
 
-// passed counts a pass.
-func (m *Metrics) passed(c Controller, took time.Duration, result Result, err error) {
+// looked records the outcome of a pass.
+func (m *Metrics) looked(c Controller, took time.Duration, result Result, err error) {
 	m.durations.WithLabelValues(c.Name).Observe(took.Seconds())
 	if err != nil {
 		m.failures[c].Inc()
 	} else {
 		m.last.WithLabelValues(c.Name).SetToCurrentTime()
-		m.findings.DeletePartialMatch(prometheus.Labels{"controller": c.Name})
-		for _, finding := range result.Findings {
-			m.findings.WithLabelValues(c.Name, finding.Reason.String()).Inc()
-		}
-		for _, r := range result.Ranges {
-			if r.Name != "" {
-				m.set(r)
-			}
-		}
+		m.show(c, result)
 	}
+}
+
+// passed records the outcome of a pass, and counts what it has found and repaired.
+func (m *Metrics) passed(c Controller, took time.Duration, result Result, err error) {
+	m.looked(c, took, result, err)
 	for _, finding := range result.Findings {
 		m.errors[c].WithLabelValues(FindingType(finding.Reason)).Inc()
 	}
@@ -121,20 +147,44 @@ func (m *Metrics) passed(c Controller, took time.Duration, result Result, err er
 	}
 }
 
-// set sets the gauges of a range, which has one only, that it is kept, while the stored one is another range.
-func (m *Metrics) set(r RangeResult) {
-	kept := m.kept.WithLabelValues(r.Name)
-	kept.Set(0)
-	if r.Kept != nil {
-		kept.Set(1)
+// show sets the gauges of a controller to the result of its pass. A scrape meanwhile sees each of before or of now.
+func (m *Metrics) show(c Controller, result Result) {
+	now := map[sample]float64{}
+	for _, finding := range slices.Concat(result.Findings, result.Full) {
+		name := ""
+		if finding.Range >= 0 && finding.Range < len(result.Ranges) {
+			name = result.Ranges[finding.Range].Name
+		}
+		now[sample{m.findings, [3]string{c.Name, finding.Reason.String(), name}}]++
 	}
-	for vec, value := range map[*prometheus.GaugeVec]uint64{
-		m.size: r.Size, m.used: r.Used, m.free: r.Size - r.Used, m.inUse: r.InUse, m.leaks: uint64(r.Leaked - r.Cleared),
-	} {
+	for _, r := range result.Ranges {
+		if r.Name == "" {
+			continue
+		}
+		kept := 0.0
 		if r.Kept != nil {
-			vec.DeleteLabelValues(r.Name)
-		} else {
-			vec.WithLabelValues(r.Name).Set(float64(value))
+			kept = 1
+		}
+		now[sample{m.kept, [3]string{r.Name}}] = kept
+		if r.Kept != nil && !r.IsObject {
+			continue // nothing is found out about the values of the stored range
+		}
+		of := [3]string{r.Name, r.Values}
+		now[sample{m.size, of}], now[sample{m.used, of}], now[sample{m.free, of}] = float64(r.Size), float64(r.Used), float64(r.Size-r.Used)
+		if r.NotReady {
+			now[sample{m.free, of}] = 0
+		}
+		now[sample{m.inUse, of}], now[sample{m.leaks, of}] = float64(r.InUse), float64(r.Leaked-r.Cleared)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for s, value := range now {
+		s.of.WithLabelValues(s.values(m)...).Set(value)
+	}
+	for s := range m.shown[c] {
+		if _, ok := now[s]; !ok {
+			s.of.DeleteLabelValues(s.values(m)...)
 		}
 	}
+	m.shown[c] = now
 }

@@ -35,7 +35,7 @@ type Config struct {
 	// Log names each finding with its Service, and each value that is freed; nil for nobody.
 	Log *slog.Logger
 	// Names are those of Ranges, for metrics about each; without them there are none.
-	Names []string
+	Names []RangeName
 	// Metrics count what is found and done; nil for nobody.
 	Metrics *Metrics
 	// DryRun finds out what would be repaired, and repairs and reports nothing.
@@ -44,6 +44,12 @@ type Config struct {
 	// the Passes-th time in a row; 0 for repair.DefaultPasses.
 	Interval time.Duration
 	Passes   uint8
+}
+
+// RangeName names a range in metrics.
+type RangeName struct {
+	// Name is that of its object, Values are the configured range.
+	Name, Values string
 }
 
 // Recorder records Events: an EventRecorder of package events in client-go is one.
@@ -118,6 +124,8 @@ type Result struct {
 	Services int
 	// Findings are what is wrong with Services, without what resolved itself before the repair.
 	Findings []rangekeeper.Finding
+	// Full are those about ranges without a free value, or with few.
+	Full []rangekeeper.Finding
 	// Ranges are in the order of the Config.
 	Ranges []RangeResult
 }
@@ -141,8 +149,11 @@ type RangeResult struct {
 	// Size is how many values it has, Used how many are recorded after the pass, and InUse how many Services
 	// use.
 	Size, Used, InUse uint64
-	// Name is that of the Config; empty if it has none.
-	Name string
+	// RangeName is that of the Config; empty if it has none.
+	RangeName
+	// IsObject says that the values are IPAddress objects of a CIDR of the ServiceCIDR with this name; NotReady that no
+	// server allocates from that.
+	IsObject, NotReady bool
 }
 
 // Pass makes one pass: it reads the ranges, lists Services after that, and repairs what is wrong. After an error
@@ -159,12 +170,12 @@ func (r *Repairer) Pass(ctx context.Context) (Result, error) {
 	return result, err
 }
 
-// nameOf returns the name of a range; "" if the Config has none.
-func (r *Repairer) nameOf(i int) string {
+// nameOf returns the name of a range; an empty one if the Config has none.
+func (r *Repairer) nameOf(i int) RangeName {
 	if i < len(r.config.Names) {
 		return r.config.Names[i]
 	}
-	return ""
+	return RangeName{}
 }
 
 func (r *Repairer) pass(ctx context.Context) (Result, error) {
@@ -190,16 +201,21 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 		result.Ranges = append(result.Ranges, RangeResult{
 			Made: done.Missing && done.Kept == nil, Kept: done.Kept, Replaced: done.Replaced,
 			Leaked: int(counts.Leaked), Set: int(counts.Set), Cleared: int(counts.Clear), Changed: done.Changed,
-			Size: counts.Size, Used: counts.Next, InUse: counts.InUse, Name: r.nameOf(i), Values: report.RangeAt(i),
+			Size: counts.Size, Used: counts.Next, InUse: counts.InUse, RangeName: r.nameOf(i), Values: report.RangeAt(i),
 		})
 	}
 	findings, err := report.Findings()
 	if err != nil {
 		return Result{}, errors.Join(failure, err)
 	}
-	result.Findings = slices.DeleteFunc(findings, func(finding rangekeeper.Finding) bool {
+	isKept := func(finding rangekeeper.Finding) bool {
 		return finding.Range >= 0 && finding.Range < len(outcomes) && outcomes[finding.Range].Kept != nil
-	})
+	}
+	result.Findings = slices.DeleteFunc(findings, isKept)
+	if result.Full, err = fullRanges(report); err != nil {
+		return Result{}, errors.Join(failure, err)
+	}
+	result.Full = slices.DeleteFunc(result.Full, isKept)
 	for _, finding := range result.Findings {
 		r.report(ctx, services[finding.Subject.Ordinal], finding, report.RangeAt(finding.Range))
 	}
@@ -207,6 +223,15 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 		r.reportFreed(ctx, report, i)
 	}
 	return result, failure
+}
+
+// fullRanges returns the findings about ranges without a free value, or with few.
+func fullRanges(report *rangekeeper.Report) ([]rangekeeper.Finding, error) {
+	if err := report.FindFullRanges(repair.WarnFree); err != nil {
+		return nil, err
+	}
+	findings, err := report.Findings()
+	return slices.DeleteFunc(findings, func(finding rangekeeper.Finding) bool { return finding.Subject.Kind != rangekeeper.SubjectRange }), err
 }
 
 // audit compares what the pass has read with Services that were listed after that.

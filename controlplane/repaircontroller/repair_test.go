@@ -122,15 +122,15 @@ func TestDamagedCluster(t *testing.T) {
 	metrics := repaircontroller.NewMetrics()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(metrics)
-	repairer := func(c repaircontroller.Controller, names []string, ranges ...repair.Range) *repaircontroller.Repairer {
+	repairer := func(c repaircontroller.Controller, names []repaircontroller.RangeName, ranges ...repair.Range) *repaircontroller.Repairer {
 		return must(repaircontroller.New(repaircontroller.Config{
 			Controller: c, Ranges: ranges, Names: names, Services: repaircontroller.ListStored(clusterstate.StoredServices(etcd.Client(), "", client.CoreV1().Services)),
 			Recorder: broadcaster.NewRecorder(scheme.Scheme, c.Name), Metrics: metrics, Interval: interval,
 		}))
 	}
 	repairers := []*repaircontroller.Repairer{
-		repairer(repaircontroller.ClusterIPs, []string{"serviceips", "secondaryserviceips"}, stored.primary, stored.secondary),
-		repairer(repaircontroller.NodePorts, []string{"servicenodeports"}, stored.ports),
+		repairer(repaircontroller.ClusterIPs, []repaircontroller.RangeName{{Name: "serviceips"}, {Name: "secondaryserviceips"}}, stored.primary, stored.secondary),
+		repairer(repaircontroller.NodePorts, []repaircontroller.RangeName{{Name: "servicenodeports"}}, stored.ports),
 	}
 	leaks := slices.Concat(want.Leaks.ClusterIP, want.Leaks.NodePort)
 	if len(leaks) < 10 {
@@ -295,7 +295,7 @@ func TestDamagedCluster(t *testing.T) {
 		for _, metric := range family.Metric {
 			if name := family.GetName(); metric.Gauge != nil {
 				for _, label := range metric.Label {
-					name += " " + label.GetValue()
+					name = strings.TrimSpace(name + " " + label.GetValue())
 				}
 				gauges[name] = metric.Gauge.GetValue()
 			}
@@ -309,7 +309,7 @@ func TestDamagedCluster(t *testing.T) {
 			t.Errorf("%s: %v", name, gauges)
 		}
 	}
-	if gauges["rangekeeper_findings "+repaircontroller.NodePorts.Name+" PortAlreadyAllocated"] == 0 ||
+	if gauges["rangekeeper_findings "+repaircontroller.NodePorts.Name+" servicenodeports PortAlreadyAllocated"] == 0 ||
 		gauges["rangekeeper_repair_last_success_timestamp_seconds "+repaircontroller.NodePorts.Name] == 0 {
 		t.Errorf("%v", gauges)
 	}

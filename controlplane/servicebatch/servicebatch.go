@@ -1,8 +1,11 @@
-// Package servicebatch brings Services of client-go to the core library.
+// Package servicebatch brings Services and IPAddress objects of client-go to the core library.
 package servicebatch
 
 import (
+	"strconv"
+
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
@@ -16,6 +19,24 @@ func Add(batch *rangekeeper.Services, s *corev1.Service) {
 		}
 	}
 	batch.SetHealthCheckNodePort(s.Spec.HealthCheckNodePort)
+}
+
+// IPAddress returns an IPAddress object as the core has it.
+func IPAddress(o *networkingv1.IPAddress) *rangekeeper.IPAddress {
+	address := &rangekeeper.IPAddress{
+		Name:      o.Name,
+		ManagedBy: o.Labels[networkingv1.LabelManagedBy],
+		Created:   o.CreationTimestamp.Time,
+	}
+	// Zero if there is none.
+	address.Revision, _ = strconv.ParseUint(o.ResourceVersion, 10, 64)
+	if p := o.Spec.ParentRef; p == nil {
+		address.WithoutParent = true
+	} else {
+		address.ParentGroup, address.ParentResource = p.Group, p.Resource
+		address.ParentNamespace, address.ParentName = p.Namespace, p.Name
+	}
+	return address
 }
 
 // claimsBatch is how many Services cross to the core at once.

@@ -22,6 +22,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/source"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 	"github.com/rangekeeper/rangekeeper/controlplane/picture"
+	driver "github.com/rangekeeper/rangekeeper/controlplane/repair"
 )
 
 // auditFlags are those of one run of the command.
@@ -37,9 +38,6 @@ type auditFlags struct {
 	stdout, stderr       io.Writer
 	source               *source.Source
 }
-
-// defaultWarnFree is the percentage of free values below which a range is nearly full.
-const defaultWarnFree = 5
 
 // minWatchInterval is the least time between two audits of a watch.
 const minWatchInterval = time.Second
@@ -75,7 +73,7 @@ if nothing was found, but the source does not show all.`,
 	f.BoolVar(&o.probe, "probe", false, "over the Kubernetes API: find leaked node ports by dry runs, which write nothing; takes up to 4 minutes (docs/sources.md)")
 	f.StringVar(&o.failOn, "fail-on", string(audit.Wasted), "exit code 1 only for faults of this severity or a worse one: "+strings.Join(severityNames(), ", "))
 	f.BoolVar(&o.strict, "strict", false, "exit code 4 if nothing was found, but the source does not show all")
-	f.StringVar(&o.warnFree, "warn-free", fmt.Sprintf("%d%%", defaultWarnFree), "report a range of which less than this is free; with 0% only a full one")
+	f.StringVar(&o.warnFree, "warn-free", fmt.Sprintf("%d%%", driver.WarnFree), "report a range of which less than this is free; with 0% only a full one")
 	f.BoolVarP(&o.watch, "watch", "w", false, "audit again and again until interrupted, and show the result when it changes")
 	f.DurationVar(&o.interval, "interval", time.Minute, "with --watch: time between two audits")
 	c.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(severityNames(), cobra.ShellCompDirectiveNoFileComp))

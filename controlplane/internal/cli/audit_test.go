@@ -140,7 +140,7 @@ func TestFullRange(t *testing.T) {
 	want := map[string]float64{
 		"rangekeeper_range_size servicenodeports 30000-30003 bitmap": 4, "rangekeeper_range_used servicenodeports 30000-30003 bitmap": 4,
 		"rangekeeper_range_free servicenodeports 30000-30003 bitmap": 0, "rangekeeper_range_in_use servicenodeports 30000-30003 bitmap": 0,
-		"rangekeeper_findings RangeFull": 1, "rangekeeper_leaks": 4, "rangekeeper_services": 0, "rangekeeper_unknown": 0,
+		"rangekeeper_findings RangeFull servicenodeports": 1, "rangekeeper_leaks": 4, "rangekeeper_services": 0, "rangekeeper_unknown": 0,
 		"rangekeeper_unreadable_objects": 0, "rangekeeper_faults breaksTraffic": 0, "rangekeeper_faults duplicateRisk": 0,
 		"rangekeeper_faults exhausted": 1, "rangekeeper_faults wasted": 4,
 		"rangekeeper_audit_info etcd " + etcd[len(etcd)-1] + "  " + version.Number: 1,

@@ -27,7 +27,8 @@ one name, it is the bitmap, unless no server uses that any more. kube-apiserver 
 values from the static band last, so take one of those for a Service that names its
 ClusterIP or node port. Nothing is reserved. "show" lists all free and used runs.
 
-The exit code is 1 if no value is free.`,
+The exit code is 1 if no value of the range is free. Then it names the other ServiceCIDRs
+that API servers allocate from.`,
 		Example: `  rangekeeper free servicenodeports
   rangekeeper free kubernetes --count 1 -o name`,
 		Args: usage.Arguments,
@@ -59,6 +60,9 @@ The exit code is 1 if no value is free.`,
 		}
 		if err == nil && free.IsFull() {
 			fmt.Fprintf(c.ErrOrStderr(), "no value of %s is free\n", args[0])
+			for _, other := range a.FreeElsewhere(args[0]) {
+				fmt.Fprintf(c.ErrOrStderr(), "API servers allocate from %s (%s), too, of which %s are free\n", other.Name, other.Range, screen.AmountText(other.Free, "at most "))
+			}
 		}
 		return foundIf(len(free.Unreadable) > 0 || free.IsFull(), err)
 	})

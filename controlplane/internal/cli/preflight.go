@@ -10,6 +10,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/source"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 	"github.com/rangekeeper/rangekeeper/controlplane/preflight"
+	driver "github.com/rangekeeper/rangekeeper/controlplane/repair"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -55,7 +56,7 @@ list them (deploy/audit/preflight.yaml).`,
 			return err
 		}
 		findings := s.AuditOptions(state)
-		findings.FindsFullRanges, findings.WarnFree = true, defaultWarnFree
+		findings.FindsFullRanges, findings.WarnFree = true, driver.WarnFree
 		a, err := s.AuditWith(state, findings)
 		if err != nil {
 			return err

@@ -3,6 +3,8 @@ package screen
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
@@ -58,14 +60,21 @@ func WritePrometheus(w io.Writer, r *audit.Report) error {
 			m.sample("rangekeeper_faults", uint64(n.Found), "severity", string(severity))
 		}
 	}
-	m.family("rangekeeper_findings", "Findings with a reason, without leaks.")
-	found := map[string]uint64{}
+	m.family("rangekeeper_findings", "Findings with a reason, without leaks, by the range that they are about.")
+	found := map[string]map[string]uint64{}
 	for _, f := range r.Findings {
-		found[f.Reason]++
+		if found[f.Reason] == nil {
+			found[f.Reason] = map[string]uint64{}
+		}
+		found[f.Reason][f.Range]++
 	}
 	for _, reason := range runbook.Names() {
-		if found[reason] > 0 {
-			m.sample("rangekeeper_findings", found[reason], "reason", reason)
+		for _, name := range slices.Sorted(maps.Keys(found[reason])) {
+			labels := []string{"reason", reason}
+			if name != "" {
+				labels = append(labels, "range", name)
+			}
+			m.sample("rangekeeper_findings", found[reason][name], labels...)
 		}
 	}
 	m.family("rangekeeper_leaks", "Values that are recorded as allocated though no Service uses them.")

@@ -21,11 +21,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/bootstrap"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/controller"
@@ -212,7 +214,7 @@ func TestController(t *testing.T) {
 		}
 	}
 	_, metrics := get("/metrics")
-	for _, name := range []string{"apiserver_clusterip_repair_ip_errors_total{type=\"repair\"}", "apiserver_nodeport_repair_port_errors_total{type=\"duplicate\"}", "rangekeeper_repair_pass_duration_seconds", "rangekeeper_store_operations_total", "rangekeeper_range_free{range=\"servicenodeports\"}", "rangekeeper_range_used{range=\"serviceips\"}"} {
+	for _, name := range []string{"apiserver_clusterip_repair_ip_errors_total{type=\"repair\"}", "apiserver_nodeport_repair_port_errors_total{type=\"duplicate\"}", "rangekeeper_repair_pass_duration_seconds", "rangekeeper_store_operations_total", "rangekeeper_range_free{range=\"servicenodeports\",values=\"30000-32767\"}", "rangekeeper_range_used{range=\"serviceips\",values=\"10.96.0.0/12\"}"} {
 		if !strings.Contains(metrics, name) {
 			t.Errorf("/metrics lacks %s", name)
 		}
@@ -757,4 +759,212 @@ func TestControllerUsage(t *testing.T) {
 	} {
 		command.Fails(t, c.code, c.words, append([]string{"controller"}, c.args...)...)
 	}
+}
+
+// TestControllerNeverSucceeds has one that cannot read the range of node ports say so from its start.
+func TestControllerNeverSucceeds(t *testing.T) {
+	etcd := etcdtest.Start(t, "")
+	s := apiservertest.Start(t, apiservertest.Config{Version: apiservertest.Newest, Etcd: etcd.Endpoints(), OwnLoops: true, ServiceClusterIPRange: "10.96.0.0/24"})
+	client := kubernetes.NewForConfigOrDie(s.RESTConfig(apiservertest.Admin))
+	eventually(t, func() error {
+		_, err := client.CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
+		return err
+	})
+	if _, err := etcd.Client().Put(t.Context(), clusterstate.RangeKey("", clusterstate.ServiceNodePorts), "k8s\x00junk"); err != nil {
+		t.Fatal(err)
+	}
+	c := startController(t, "--kubeconfig", s.Kubeconfig(apiservertest.Admin), "--endpoints", strings.Join(etcd.Endpoints(), ","),
+		"--service-cluster-ip-range", "10.96.0.0/24", "--service-node-port-range", "30000-32767", "--advertise-address", "192.0.2.10",
+		"--healthz-bind-address", "127.0.0.1:0")
+	address := served(t, c)
+	// From its first answer on.
+	if code, body := get(t, address+"/healthz"); code != http.StatusInternalServerError || !strings.Contains(body, "the first repairs have not succeeded") {
+		t.Errorf("/healthz: %d %s", code, body)
+	}
+	eventually(t, func() error {
+		code, body := get(t, address+"/healthz")
+		if code != http.StatusInternalServerError || !strings.Contains(body, "repairNodePorts fails") || !strings.Contains(body, "servicenodeports") {
+			return fmt.Errorf("/healthz: %d %s", code, body)
+		}
+		_, metrics := get(t, address+"/metrics")
+		if !strings.Contains(metrics, `rangekeeper_repair_last_success_timestamp_seconds{controller="portallocator-repair-controller"} 0`+"\n") ||
+			!strings.Contains(metrics, `rangekeeper_range_free{range="kubernetes",values="10.96.0.0/24"} 253`+"\n") {
+			return fmt.Errorf("%s", metrics)
+		}
+		return nil
+	})
+	c.cancel()
+	<-c.ended
+}
+
+// gauges returns what a controller measures, by metric and the values of its labels in their order.
+func gauges(t *testing.T, registry *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]float64{}
+	for _, family := range families {
+		for _, metric := range family.Metric {
+			if name := family.GetName(); metric.Gauge != nil {
+				for _, label := range metric.Label {
+					name += " " + label.GetValue()
+				}
+				all[name] = metric.Gauge.GetValue()
+			}
+		}
+	}
+	return all
+}
+
+// measuring runs a controller with short periods until the test ends, and returns its metrics.
+func measuring(t *testing.T, s *apiservertest.Server, etcd *clientv3.Client, clusterIPs ...string) *prometheus.Registry {
+	t.Helper()
+	var ranges []rangekeeper.Range
+	for _, text := range clusterIPs {
+		values, err := rangekeeper.ParseCIDR(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ranges = append(ranges, values)
+	}
+	ports, err := rangekeeper.ParsePortRange("30000-32767")
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	c, err := controller.New(controller.Config{
+		API: s.RESTConfig(apiservertest.Admin), Etcd: etcd, ClusterIPRanges: ranges, NodePortRange: ports,
+		Bootstrap: bootstrap.Config{SecurePort: 6443, AdvertiseAddress: "192.0.2.12", Mode: bootstrap.None, Periods: bootstrap.Periods{
+			Endpoints: 5 * time.Second, LeaseTTL: 30 * time.Second, Namespaces: 5 * time.Second, Repairs: time.Second,
+		}},
+		Metrics: registry, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return registry
+}
+
+// TestControllerMeasuresServiceCIDRs fills a ServiceCIDR and adds another one: a full range is one as long as servers
+// have no other to allocate from.
+func TestControllerMeasuresServiceCIDRs(t *testing.T) {
+	etcd := etcdtest.Start(t, "")
+	s := apiservertest.Start(t, apiservertest.Config{Version: apiservertest.Newest, Etcd: etcd.Endpoints(), OwnLoops: true, ServiceClusterIPRange: "10.96.0.0/29"})
+	client := kubernetes.NewForConfigOrDie(s.RESTConfig(apiservertest.Admin))
+	eventually(t, func() error { // of six addresses the Service kubernetes has one
+		_, err := client.CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
+		return err
+	})
+	for i := range 5 {
+		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("web-", i)}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+		if _, err := client.CoreV1().Services("default").Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	registry := measuring(t, s, etcd.Client(), "10.96.0.0/29")
+	const full = "rangekeeper_findings ipallocator-repair-controller kubernetes RangeFull"
+	eventually(t, func() error {
+		got := gauges(t, registry)
+		if _, measured := got["rangekeeper_range_free kubernetes 10.96.0.0/29"]; !measured || got["rangekeeper_range_free kubernetes 10.96.0.0/29"] != 0 ||
+			got["rangekeeper_range_size kubernetes 10.96.0.0/29"] != 6 || got["rangekeeper_range_in_use kubernetes 10.96.0.0/29"] != 6 ||
+			got[full] != 1 || got["rangekeeper_repair_last_success_timestamp_seconds ipallocator-repair-controller"] == 0 {
+			return fmt.Errorf("%v", got)
+		}
+		return nil
+	})
+	from := "--endpoints=" + strings.Join(etcd.Endpoints(), ",")
+	if code, stdout, stderr := command.Output(t, "free", "kubernetes", from); code != exitFound || strings.Contains(stderr, "too") {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+
+	more := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "more"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.97.0.0/24"}}}
+	if _, err := client.NetworkingV1().ServiceCIDRs().Create(t.Context(), more, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		got := gauges(t, registry)
+		if _, isFull := got[full]; isFull || got["rangekeeper_range_free more 10.97.0.0/24"] != 254 {
+			return fmt.Errorf("%v", got)
+		}
+		return nil
+	})
+	if code, stdout, stderr := command.Output(t, "free", "kubernetes", from); code != exitFound || !strings.Contains(stderr, "more (10.97.0.0/24), too, of which 254 are free") {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+	if err := client.NetworkingV1().ServiceCIDRs().Delete(t.Context(), "more", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		if got := gauges(t, registry); got[full] != 1 {
+			return fmt.Errorf("%v", got)
+		}
+		return nil
+	})
+}
+
+// TestControllerMeasuresDamage has the gauges of a damaged cluster be what an audit finds about its ClusterIPs. Its
+// range is another one than the configured one.
+func TestControllerMeasuresDamage(t *testing.T) {
+	etcd := etcdtest.Start(t, etcdtest.Fixture("kube-1.37-dual-stack", "drift.db.gz"))
+	s := apiservertest.Start(t, apiservertest.Config{Version: apiservertest.Newest, Etcd: etcd.Endpoints(), ServiceClusterIPRange: "10.37.0.0/16,fd00:10:37::/112"})
+	state, err := clusterstate.ReadEtcd(t.Context(), etcd.Client(), clusterstate.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := audit.New(state, audit.Options{Now: time.Now(), FindsFullRanges: true, WarnFree: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]float64{"rangekeeper_range_kept kubernetes": 1}
+	for _, f := range a.Report().Findings {
+		if !strings.HasPrefix(f.Reason, "Port") {
+			want[strings.Join(strings.Fields("rangekeeper_findings ipallocator-repair-controller "+f.Range+" "+f.Reason), " ")]++
+		}
+	}
+	kinds := len(want)
+	for _, r := range a.Report().Ranges {
+		if r.Mode == audit.ModeIPAddress {
+			of := " " + r.Name + " " + r.Range
+			want["rangekeeper_range_size"+of], want["rangekeeper_range_used"+of] = float64(r.Size.N), float64(r.Used.N)
+			want["rangekeeper_range_free"+of], want["rangekeeper_range_in_use"+of] = float64(r.Free.N), float64(r.InUse)
+		}
+	}
+	leaks := 0.0
+	for _, l := range a.Report().Leaks {
+		if l.Mode == audit.ModeIPAddress {
+			leaks++
+		}
+	}
+	if kinds < 4 || leaks == 0 {
+		t.Fatalf("little damage: %v, %v leaks", want, leaks)
+	}
+	registry := measuring(t, s, etcd.Client(), "10.0.0.0/16", "fd00:10:37::/112")
+	eventually(t, func() error {
+		got, gotLeaks := gauges(t, registry), 0.0
+		for name, value := range got {
+			if strings.HasPrefix(name, "rangekeeper_leaks kubernetes ") {
+				gotLeaks += value
+			}
+		}
+		for name, value := range want {
+			if got[name] != value {
+				return fmt.Errorf("%s is %v, want %v, of %v", name, got[name], value, got)
+			}
+		}
+		if gotLeaks != leaks {
+			return fmt.Errorf("%v leaks, want %v, of %v", gotLeaks, leaks, got)
+		}
+		return nil
+	})
 }

@@ -1,0 +1,116 @@
+package repaircontroller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/servicecidr"
+	"github.com/rangekeeper/rangekeeper/controlplane/servicebatch"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// batchSize is how many IPAddress objects cross to the core at once.
+const batchSize = 4096
+
+// Look is a pass over ClusterIPs that are IPAddress objects, which the API server repairs and reports: it sets metrics
+// only. read returns the objects, and kept is why another range of ClusterIPs counts than the configured one, nil if
+// none does.
+func (r *Repairer) Look(ctx context.Context, kept error, read func(ctx context.Context) (*clusterstate.State, error)) error {
+	if r.config.DryRun || r.config.Metrics == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	started := time.Now()
+	result, err := r.look(ctx, kept, read)
+	r.config.Metrics.looked(r.config.Controller, time.Since(started), result, err)
+	return err
+}
+
+func (r *Repairer) look(ctx context.Context, kept error, read func(ctx context.Context) (*clusterstate.State, error)) (Result, error) {
+	now := time.Now()
+	objects, err := read(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	services, _, err := r.config.Services.list(ctx, objects.Revision)
+	if err != nil {
+		return Result{}, fmt.Errorf("list Services: %w", err)
+	}
+	core, err := rangekeeper.NewIPAddressAudit(now)
+	if err != nil {
+		return Result{}, err
+	}
+	defer core.Close()
+	result := Result{Services: len(services)}
+	for i := range objects.ServiceCIDRs {
+		object := &objects.ServiceCIDRs[i]
+		isReady := servicecidr.IsReady(object)
+		for _, values := range object.Spec.CIDRs {
+			if _, err := core.AddServiceCIDR(values, isReady); err != nil {
+				return Result{}, fmt.Errorf("ServiceCIDR %s: %w", object.Name, err)
+			}
+			one := RangeResult{RangeName: RangeName{object.Name, values}, IsObject: true, NotReady: !isReady}
+			if object.Name == clusterstate.DefaultServiceCIDR {
+				one.Kept = kept
+			}
+			result.Ranges = append(result.Ranges, one)
+		}
+	}
+	var addresses rangekeeper.IPAddresses
+	for some := range slices.Chunk(objects.IPAddresses, batchSize) {
+		addresses.Reset()
+		for i := range some {
+			addresses.Add(servicebatch.IPAddress(&some[i]))
+		}
+		if err := core.ObserveIPAddresses(&addresses); err != nil {
+			return Result{}, err
+		}
+	}
+	err = core.ObserveAll(len(services), func(batch *rangekeeper.Services, from, to int) {
+		for _, service := range services[from:to] {
+			servicebatch.Add(batch, service)
+			batch.Name(service.Namespace, service.Name, service.CreationTimestamp.Time, 0)
+		}
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	for range objects.CountUnreadable("IPAddress") {
+		if err := core.ObserveUnreadable(rangekeeper.SubjectIPAddress); err != nil {
+			return Result{}, err
+		}
+	}
+	for range objects.CountUnreadable("ServiceCIDR") {
+		if err := core.ObserveUnreadable(rangekeeper.SubjectServiceCIDR); err != nil {
+			return Result{}, err
+		}
+	}
+	report, err := core.Finish()
+	if err != nil {
+		return Result{}, err
+	}
+	defer report.Close()
+	for i := range result.Ranges {
+		counts, of := report.Range(i), &result.Ranges[i]
+		of.Size, of.Used, of.InUse = counts.Size, counts.Stored, counts.InUse
+	}
+	// An object that only refers to another Service than the one that uses its address is no leak.
+	leaks, err := report.Leaks()
+	if err != nil {
+		return Result{}, err
+	}
+	for _, leak := range leaks {
+		if leak.Range >= 0 {
+			result.Ranges[leak.Range].Leaked++
+		}
+	}
+	if result.Findings, err = report.Findings(); err != nil {
+		return Result{}, err
+	}
+	result.Full, err = fullRanges(report)
+	return result, err
+}
