@@ -441,7 +441,7 @@ func (c *Controller) reportMade(ctx context.Context, of repaircontroller.Control
 	}
 	for _, r := range result.Ranges {
 		if r.Made && r.Replaced == nil {
-			c.config.Log.InfoContext(ctx, message, "controller", of.Name, "range", r.Name, "values", r.Values.String())
+			c.config.Log.InfoContext(ctx, message, "controller", of.Name, "range", r.Name, "values", r.Values)
 		}
 	}
 }

@@ -144,9 +144,7 @@ type RangeResult struct {
 	// Set and Cleared are how many values were recorded and freed, Changed how many were left alone as they, or
 	// Services, had changed since they were read.
 	Set, Cleared, Changed int
-	// Values is the configured range.
-	Values rangekeeper.Range
-	// Size is how many values it has, Used how many are recorded after the pass, and InUse how many Services
+	// Size is how many values the range has, Used how many are recorded after the pass, and InUse how many Services
 	// use.
 	Size, Used, InUse uint64
 	// RangeName is that of the Config; empty if it has none.
@@ -201,7 +199,7 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 		result.Ranges = append(result.Ranges, RangeResult{
 			Made: done.Missing && done.Kept == nil, Kept: done.Kept, Replaced: done.Replaced,
 			Leaked: int(counts.Leaked), Set: int(counts.Set), Cleared: int(counts.Clear), Changed: done.Changed,
-			Size: counts.Size, Used: counts.Next, InUse: counts.InUse, RangeName: r.nameOf(i), Values: report.RangeAt(i),
+			Size: counts.Size, Used: counts.Next, InUse: counts.InUse, RangeName: r.nameOf(i),
 		})
 	}
 	findings, err := report.Findings()
