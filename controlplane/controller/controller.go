@@ -320,8 +320,16 @@ func (c *Controller) repairClusterIPs(ctx context.Context) error {
 		return err
 	}
 	of := c.repairers[repaircontroller.ClusterIPs.Name]
-	return of.Look(ctx, of.kept.get(), func(ctx context.Context) (*clusterstate.State, error) {
-		return clusterstate.ReadClusterIPObjects(ctx, c.config.Etcd, c.config.Bootstrap.EtcdPrefix)
+	return of.Look(ctx, func(ctx context.Context) (*repaircontroller.Objects, error) {
+		state, err := clusterstate.ReadClusterIPObjects(ctx, c.config.Etcd, c.config.Bootstrap.EtcdPrefix)
+		if err != nil {
+			return nil, err
+		}
+		return &repaircontroller.Objects{
+			Revision: state.Revision, ServiceCIDRs: state.ServiceCIDRs, IPAddresses: state.IPAddresses,
+			UnreadableCIDRs: state.CountUnreadable("ServiceCIDR"), UnreadableAddresses: state.CountUnreadable("IPAddress"),
+			Default: clusterstate.DefaultServiceCIDR, Kept: of.kept.get(),
+		}, nil
 	})
 }
 

@@ -6,7 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	networkingv1 "k8s.io/api/networking/v1"
+
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/servicecidr"
 	"github.com/rangekeeper/rangekeeper/controlplane/servicebatch"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
@@ -15,22 +16,34 @@ import (
 // batchSize is how many IPAddress objects cross to the core at once.
 const batchSize = 4096
 
+// Objects are the ServiceCIDRs and IPAddress objects of a cluster at a revision.
+type Objects struct {
+	Revision     int64
+	ServiceCIDRs []networkingv1.ServiceCIDR
+	IPAddresses  []networkingv1.IPAddress
+	// UnreadableCIDRs and UnreadableAddresses are how many more of each there are, which cannot be decoded.
+	UnreadableCIDRs, UnreadableAddresses int
+	// Default is the name of the ServiceCIDR of the API servers' flag, and Kept why that is another range than the
+	// configured one; nil if it is not.
+	Default string
+	Kept    error
+}
+
 // Look is a pass over ClusterIPs that are IPAddress objects, which the API server repairs and reports: it sets metrics
-// only. read returns the objects, and kept is why another range of ClusterIPs counts than the configured one, nil if
-// none does.
-func (r *Repairer) Look(ctx context.Context, kept error, read func(ctx context.Context) (*clusterstate.State, error)) error {
+// only.
+func (r *Repairer) Look(ctx context.Context, read func(ctx context.Context) (*Objects, error)) error {
 	if r.config.DryRun || r.config.Metrics == nil {
 		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	started := time.Now()
-	result, err := r.look(ctx, kept, read)
+	result, err := r.look(ctx, read)
 	r.config.Metrics.looked(r.config.Controller, time.Since(started), result, err)
 	return err
 }
 
-func (r *Repairer) look(ctx context.Context, kept error, read func(ctx context.Context) (*clusterstate.State, error)) (Result, error) {
+func (r *Repairer) look(ctx context.Context, read func(ctx context.Context) (*Objects, error)) (Result, error) {
 	now := time.Now()
 	objects, err := read(ctx)
 	if err != nil {
@@ -54,8 +67,8 @@ func (r *Repairer) look(ctx context.Context, kept error, read func(ctx context.C
 				return Result{}, fmt.Errorf("ServiceCIDR %s: %w", object.Name, err)
 			}
 			one := RangeResult{RangeName: RangeName{object.Name, values}, IsObject: true, NotReady: !isReady}
-			if object.Name == clusterstate.DefaultServiceCIDR {
-				one.Kept = kept
+			if object.Name == objects.Default {
+				one.Kept = objects.Kept
 			}
 			result.Ranges = append(result.Ranges, one)
 		}
@@ -79,12 +92,12 @@ func (r *Repairer) look(ctx context.Context, kept error, read func(ctx context.C
 	if err != nil {
 		return Result{}, err
 	}
-	for range objects.CountUnreadable("IPAddress") {
+	for range objects.UnreadableAddresses {
 		if err := core.ObserveUnreadable(rangekeeper.SubjectIPAddress); err != nil {
 			return Result{}, err
 		}
 	}
-	for range objects.CountUnreadable("ServiceCIDR") {
+	for range objects.UnreadableCIDRs {
 		if err := core.ObserveUnreadable(rangekeeper.SubjectServiceCIDR); err != nil {
 			return Result{}, err
 		}

@@ -299,7 +299,8 @@ func TestDamagedClusters(t *testing.T) {
 				for _, e := range must(clients.EventsV1().Events("").List(t.Context(), metav1.ListOptions{})).Items {
 					one := event{e.ReportingController, e.Reason, e.Regarding.Namespace, e.Regarding.Name, ""}
 					got[one] = true
-					names := func(value string) bool { return slices.Contains(strings.Fields(e.Note), value) }
+					words := strings.Fields(strings.ReplaceAll(e.Note, "]:", "]: ")) // of a family, before an address
+					names := func(value string) bool { return slices.Contains(words, value) }
 					if names(values[one]) {
 						same++
 					} else if !slices.ContainsFunc(claims[one.Namespace+"/"+one.Name], names) {
