@@ -242,6 +242,9 @@ func (a *Audit) primaryRange() string {
 			}
 		}
 	}
+	if !slices.ContainsFunc(a.ranges, func(r auditedRange) bool { return r.isBitmap(clusterstate.ServiceIPs) }) {
+		said.bitmap = nil // the secondary range is not the primary one
+	}
 	if a.state.Unseen != nil {
 		said.flag, said.bitmap = a.state.Unseen.ClusterIPRanges, nil
 	}

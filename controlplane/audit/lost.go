@@ -3,6 +3,7 @@ package audit
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
@@ -34,7 +35,7 @@ func (a *Audit) addLost(core *rangekeeper.Audit, byObjects bool) error {
 		if !isLost(name) || a.damaged[name] == nil && !claimsAny(isAddress) {
 			continue
 		}
-		if text, _, err := contentOf(a.state.Ranges[name]); err == nil && a.addLostRange(core, name, text) {
+		if text := a.lostText(name); text != "" && a.addLostRange(core, name, text) {
 			continue
 		}
 		a.lacksClusterIPs = true
@@ -44,6 +45,32 @@ func (a *Audit) addLost(core *rangekeeper.Audit, byObjects bool) error {
 		return core.WithoutClusterIPRanges()
 	}
 	return nil
+}
+
+// lostText returns the range of a stored object whose bitmap does not fit it; empty if the range cannot be read either,
+// or nearly all Services speak against it.
+func (a *Audit) lostText(name string) string {
+	text, _, err := contentOf(a.state.Ranges[name])
+	if err != nil || text == "" {
+		return ""
+	}
+	claims, err := a.state.Claims()
+	if err != nil {
+		return ""
+	}
+	var values []rangekeeper.Value
+	for _, claim := range claims {
+		isPort, address := claim.Value.IsPort(), claim.Value.Addr()
+		if isPort || address.IsValid() && address.Is6() == strings.Contains(text, ":") {
+			if isPort == (name == clusterstate.ServiceNodePorts) {
+				values = append(values, claim.Value)
+			}
+		}
+	}
+	if verdict, err := rangekeeper.JudgeRanges(nil, nil, []string{text}, values); err != nil || verdict.Outcome != rangekeeper.RangesAgree {
+		return ""
+	}
+	return text
 }
 
 // addLostRange adds a lost range whose text is known, and reports whether it is one that the cluster can have.
@@ -64,7 +91,7 @@ func (a *Audit) addLostRange(core *rangekeeper.Audit, name, text string) bool {
 // kube-apiserver's default, unless a Service has another port. Then all ports are audited.
 func (a *Audit) addLostNodePorts(core *rangekeeper.Audit) error {
 	const name = clusterstate.ServiceNodePorts
-	if text, _, err := contentOf(a.state.Ranges[name]); err == nil && a.addLostRange(core, name, text) {
+	if text := a.lostText(name); text != "" && a.addLostRange(core, name, text) {
 		return nil
 	}
 	r, err := rangekeeper.ParsePortRange(DefaultNodePortRange)

@@ -71,6 +71,8 @@ func (a *Audit) named(name string) ([]Range, error) {
 	switch unseen := a.state.Unseen; {
 	case len(all) > 0:
 		return all, nil
+	case a.damaged[name] != nil:
+		return nil, fmt.Errorf("key %s: the range cannot be read, and is not known: %w", a.state.Ranges[name].Key, a.damaged[name])
 	case unseen != nil && name == clusterstate.ServiceIPs && !a.state.ClusterIPRecords().HasObjects():
 		return nil, errors.New("the range of ClusterIPs is not known over the Kubernetes API of this cluster: name it with --service-cluster-ip-range")
 	default:

@@ -12,6 +12,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
 
@@ -48,6 +49,34 @@ func checkRefused(t *testing.T, file string, wants ...string) {
 		if left, _ := os.ReadDir(d); len(left) > 0 {
 			t.Errorf("left behind: %v", left)
 		}
+	}
+}
+
+// checkLost runs all commands on a snapshot in which the stored object of a range cannot be read, or is not
+// initialised. Each goes on, and the audit names the key and the reason.
+func checkLost(t *testing.T, file, key, want string) {
+	t.Helper()
+	dir := t.TempDir()
+	for _, command := range commands {
+		var args []string
+		for _, arg := range command {
+			args = append(args, strings.ReplaceAll(arg, "OUTPUT", filepath.Join(dir, "repaired.db")))
+		}
+		code, stdout, stderr := run(t, append(args, "--etcd-snapshot", file)...)
+		isUnknown := command[0] == "show" && key == serviceIPsKey && code != exitOK
+		if isUnknown != (stderr != "") || !isUnknown && (code > exitFound || stdout == "") || strings.Contains(stdout, "KubernetesServiceNotFirst") {
+			t.Errorf("%v: exit code %d, stdout %.500q, stderr %q", command, code, stdout, stderr)
+		}
+	}
+	r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
+	name := key[strings.LastIndexByte(key, '/')+1:]
+	for _, f := range r.Findings {
+		if !f.IsLost() || f.Name != name || f.Reason == "RangeNotReadable" && !strings.Contains(f.Message, "key "+key+": ") || !strings.Contains(f.Message, want) {
+			t.Errorf("%+v", f)
+		}
+	}
+	if len(r.Findings) != 1 {
+		t.Errorf("%d findings", len(r.Findings))
 	}
 }
 
@@ -163,8 +192,8 @@ func TestBadValues(t *testing.T) {
 		{"same family twice", secondaryKey, stored(t, "10.97.0.0/16", nil), "kind"},
 		{"bits past the range", serviceIPsKey, stored(t, "10.96.0.0/28", past), "14"},
 		{"ports past the range", nodePortsKey, stored(t, "30000-30001", []byte{4}), "2"},
-		{"primary not initialised", serviceIPsKey, stored(t, "", nil), "not initialised"},
-		{"secondary not initialised", secondaryKey, stored(t, "", nil), "not initialised"},
+		{"primary not initialised", serviceIPsKey, stored(t, "", nil), "is not stored"},
+		{"secondary not initialised", secondaryKey, stored(t, "", nil), "is not stored"},
 		{"empty value", nodePortsKey, nil, ""},
 		{"garbage", nodePortsKey, []byte("garbage"), ""},
 		{"damaged protobuf", nodePortsKey, []byte("k8s\x00\xff\xff\xff\xff\xff\xff"), ""},
@@ -172,11 +201,17 @@ func TestBadValues(t *testing.T) {
 		{"bitmap of 4 GiB", nodePortsKey, []byte("k8s\x00\x12\x08\x1a" + fourGiB + "\x00\x00"), ""},
 		{"damaged JSON", nodePortsKey, []byte(`{"kind":"RangeAllocation"`), ""},
 		{"other kind", nodePortsKey, []byte(`{"apiVersion":"v1","kind":"Service","metadata":{"name":"a"}}`), ""},
-		{"encrypted", serviceIPsKey, []byte("k8s:enc:aescbc:v1:key1:xxxx"), "k8s:enc:aescbc:v1:key1:"},
-		{"encrypted Service", service, []byte("k8s:enc:kms:v2:vault:xxxx"), "k8s:enc:kms:v2:vault:"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			checkRefused(t, changed(t, etcdtest.DualStack, "clean.db.gz", map[string][]byte{c.key: c.value}), c.key, c.want)
+			checkLost(t, changed(t, etcdtest.DualStack, "clean.db.gz", map[string][]byte{c.key: c.value}), c.key, c.want)
+		})
+	}
+	for name, c := range map[string]struct{ key, value, want string }{
+		"encrypted":         {serviceIPsKey, "k8s:enc:aescbc:v1:key1:xxxx", "k8s:enc:aescbc:v1:key1:"},
+		"encrypted Service": {service, "k8s:enc:kms:v2:vault:xxxx", "k8s:enc:kms:v2:vault:"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkRefused(t, changed(t, etcdtest.DualStack, "clean.db.gz", map[string][]byte{c.key: []byte(c.value)}), c.key, c.want)
 		})
 	}
 }

@@ -45,6 +45,8 @@ func (s *Screen) Explanation(e *audit.Explanation, program string) {
 	case len(e.Places) > 0:
 	case unknown(audit.KindServiceCIDR) != "":
 		line("Range", unknown(audit.KindServiceCIDR))
+	case e.RangeUnknown && slices.ContainsFunc(e.Findings, func(f audit.Finding) bool { return f.IsLost() }):
+		line("Range", "not known: its stored object is missing or cannot be read")
 	case e.RangeUnknown:
 		flag := "--service-node-port-range"
 		if strings.ContainsAny(e.Value, ".:") {
