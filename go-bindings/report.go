@@ -318,7 +318,7 @@ func (r *Report) Services() uint64 {
 
 // RangeAt returns the range with this index; the zero Range for the CIDR of a ServiceCIDR object, or if there is none.
 func (r *Report) RangeAt(index int) Range {
-	if index < 0 || index >= len(r.ranges) {
+	if r == nil || index < 0 || index >= len(r.ranges) {
 		return Range{}
 	}
 	return r.ranges[index]

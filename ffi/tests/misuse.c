@@ -35,8 +35,8 @@ static void names_and_values(void) {
   CHECK(strcmp(rk_reason_name(0), "Unknown") == 0);
   CHECK(strcmp(rk_reason_name(1), "ClusterIPNotValid") == 0);
   CHECK(strcmp(rk_reason_name(14), "ClusterIPNotCanonical") == 0);
-  CHECK(strcmp(rk_reason_name(16), "RangeNearlyFull") == 0);
-  CHECK(strcmp(rk_reason_name(17), "Unknown") == 0);
+  CHECK(strcmp(rk_reason_name(21), "HealthCheckNodePortMissing") == 0);
+  CHECK(strcmp(rk_reason_name(22), "Unknown") == 0);
   CHECK(strcmp(rk_reason_name(UINT32_MAX), "Unknown") == 0);
   CHECK(rk_reason_severity(0) == RK_SEVERITY_NONE && rk_reason_severity(UINT32_MAX) == RK_SEVERITY_NONE);
   CHECK(rk_reason_severity(RK_REASON_PORT_OUT_OF_RANGE) == RK_SEVERITY_BREAKS_TRAFFIC);
