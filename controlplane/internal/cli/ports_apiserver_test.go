@@ -82,7 +82,7 @@ func TestNodePortsOnAServer(t *testing.T) {
 	_, shown, _ = run(t, "explain", "default/outside", "--endpoints", etcd.Endpoints()[0])
 	words := strings.Join(strings.Fields(shown), " ")
 	_, words, _ = strings.Cut(words, "Value: 29999 ")
-	for _, want := range []string{"must change it Services:", "; change it in the Service (a healthCheckNodePort needs a new Service) Risk:", "Remove or change spec.ports[].nodePort (or spec.healthCheckNodePort, which needs a new Service)."} {
+	for _, want := range []string{"must change it Services:", "; change it in the Service (a healthCheckNodePort needs a new Service) Risk:", "remove or change spec.ports[].nodePort (or spec.healthCheckNodePort, which needs a new Service)"} {
 		if !strings.Contains(words, want) || strings.Contains(words, "recreate") {
 			t.Errorf("%q is missing, or the Service must be recreated:\n%s", want, shown)
 		}

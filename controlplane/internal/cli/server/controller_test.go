@@ -527,7 +527,6 @@ func TestControllerRestored(t *testing.T) {
 	// The log has what a reader of kube-apiserver's looks for: mode, address, and each write.
 	for _, texts := range [][]string{
 		{"keeping the endpoints", "--endpoint-reconciler-type=none", "mode=lease", "address=192.0.2.11"},
-		{"a range was stored, for the first time", "range=servicenodeports", "values=30000-30063"},
 		{`write="create Endpoints default/kubernetes: 192.0.2.11"`},
 		{`write="create EndpointSlice default/kubernetes: 192.0.2.11"`},
 		{`write="put lease /registry/masterleases/192.0.2.11"`},
