@@ -509,7 +509,7 @@ fn judge_objects(objects: &KubernetesObjects, leases: Option<&Leases<'_>>, obser
     let is_mirrored = keepers.is_none() && objects.endpoints.as_ref().is_some_and(|endpoints| !skips_mirror(endpoints));
     let own = objects.slices.iter().find(|slice| slice.metadata.name.as_deref() == Some(NAME));
     if let Some(endpoints) = objects.endpoints.as_ref().filter(|_| !is_mirrored) {
-        // Whoever else keeps Endpoints and slices writes them in any form that the API allows.
+        // Others than servers keep Endpoints and slices in any form that the API allows.
         let has_form = if keepers.is_some() { has_right_form(endpoints) } else { has_valid_ports(endpoints) };
         let is_same = match keepers {
             Some(_) => own.is_some_and(|own| slice::matches(endpoints, own)),

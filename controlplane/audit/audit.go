@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -19,9 +20,6 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/servicebatch"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
-
-// batchSize is how many objects cross to the core at once.
-const batchSize = 4096
 
 // ErrNone says that what was asked for does not exist.
 var ErrNone = errors.New("there is no")
@@ -73,6 +71,8 @@ type Audit struct {
 	atRest bool
 	// missing is the default ServiceCIDR if it is not stored. At rest a repair writes it.
 	missing *networkingv1.ServiceCIDR
+	// claims are those of the state.
+	claims func() ([]rangekeeper.Claim, error)
 	// damaged says by name what is wrong with the stored ranges that cannot be read.
 	damaged map[string]error
 	// wide says that the range of node ports is not known, and all ports were audited.
@@ -128,6 +128,7 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 			APIVersion: APIVersion, Kind: KindAudit, Source: o.Source,
 			Ranges: []Range{},
 		},
+		claims:  sync.OnceValues(state.Claims),
 		damaged: map[string]error{},
 	}
 	if !o.Bitmap {
@@ -238,14 +239,14 @@ func (a *Audit) Report() *Report { return a.report }
 
 // addBitmap adds a stored range to the audit, or notes why it cannot be read.
 func (a *Audit) addBitmap(core *rangekeeper.Audit, name string, stored clusterstate.StoredRange) {
-	text, data, err := contentOf(stored)
+	text, data, err := clusterstate.DecodeRange(stored.Value)
 	if err == nil && text == "" {
 		a.report.Ranges = append(a.report.Ranges, Range{Name: name, Mode: ModeUninitialized})
 		return
 	}
 	var r rangekeeper.Range
 	if err == nil {
-		r, err = parserOf(name)(text)
+		r, err = clusterstate.ParseRange(name)(text)
 	}
 	if err == nil {
 		_, err = core.AddBitmap(r, rangekeeper.Stored{Range: text, Data: data})
@@ -255,27 +256,6 @@ func (a *Audit) addBitmap(core *rangekeeper.Audit, name string, stored clusterst
 		return
 	}
 	a.ranges = append(a.ranges, auditedRange{name: name, text: r.String(), stored: stored})
-}
-
-// contentOf returns the range and the bitmap of a stored object.
-func contentOf(stored clusterstate.StoredRange) (text string, data []byte, err error) {
-	object, err := rangekeeper.DecodeRangeAllocation(stored.Value)
-	if err != nil {
-		return "", nil, err
-	}
-	defer object.Close()
-	if text, err = object.Range(); err != nil {
-		return "", nil, err
-	}
-	data, err = object.Data(nil)
-	return text, data, err
-}
-
-func parserOf(name string) func(string) (rangekeeper.Range, error) {
-	if name == clusterstate.ServiceNodePorts {
-		return rangekeeper.ParsePortRange
-	}
-	return rangekeeper.ParseCIDR
 }
 
 // compareBitmaps has the bitmaps of ClusterIPs compared with the IPAddress objects, if
@@ -322,17 +302,7 @@ func (a *Audit) addObjects(core *rangekeeper.Audit) error {
 			a.ranges = append(a.ranges, auditedRange{name: s.Name, text: text, record: rangekeeper.RecordIPAddresses, notReady: !isReady})
 		}
 	}
-	var batch rangekeeper.IPAddresses
-	for some := range slices.Chunk(a.state.IPAddresses, batchSize) {
-		batch.Reset()
-		for i := range some {
-			batch.Add(servicebatch.IPAddress(&some[i]))
-		}
-		if err := core.ObserveIPAddresses(&batch); err != nil {
-			return err
-		}
-	}
-	return nil
+	return servicebatch.ObserveIPAddresses(core, a.state.IPAddresses)
 }
 
 // check tells the core which ranges are stored, and refuses the repair of a cluster without Services.

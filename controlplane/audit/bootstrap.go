@@ -266,15 +266,9 @@ func (a *Audit) primaryRange() string {
 
 // JudgeClusterIPRanges has the core judge which of these ranges of ClusterIPs is the wrong one, by what Services use.
 func (a *Audit) JudgeClusterIPRanges(flag, serviceCIDR, bitmap []string) (rangekeeper.RangesVerdict, error) {
-	claims, err := a.state.Claims()
+	addresses, err := a.claimed(isAddress)
 	if err != nil {
 		return rangekeeper.RangesVerdict{}, err
-	}
-	var addresses []rangekeeper.Value
-	for _, claim := range claims {
-		if claim.Value.Addr().IsValid() {
-			addresses = append(addresses, claim.Value)
-		}
 	}
 	return rangekeeper.JudgeRanges(flag, serviceCIDR, bitmap, addresses)
 }

@@ -144,7 +144,7 @@ func (a *Audit) ExplainService(namespace, name string) ([]*Explanation, error) {
 		}
 		return nil, fmt.Errorf("%w Service %s/%s", ErrNone, namespace, name)
 	}
-	claims, err := a.state.Claims()
+	claims, err := a.claims()
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
@@ -13,13 +12,14 @@ import (
 // addLost adds the ranges whose stored objects are missing or cannot be read, as far as they are known, and what is
 // unknown for that to the report. Bitmaps of ClusterIPs beside IPAddress objects are not needed.
 func (a *Audit) addLost(core *rangekeeper.Audit, byObjects bool) error {
-	claimsOf := sync.OnceValues(a.state.Claims)
 	claimsAny := func(is func(rangekeeper.Value) bool) bool {
-		claims, err := claimsOf()
-		return err == nil && slices.ContainsFunc(claims, func(c rangekeeper.Claim) bool { return is(c.Value) })
+		values, err := a.claimed(is)
+		return err == nil && len(values) > 0
 	}
 	isLost := func(name string) bool {
-		return a.presence(name) != rangekeeper.Initialised && (a.damaged[name] != nil || name != clusterstate.SecondaryServiceIPs || a.state.Ranges[name].Key != "")
+		// Nothing says that a cluster without the secondary range should have one.
+		isNeeded := name != clusterstate.SecondaryServiceIPs || a.state.Ranges[name].Key != ""
+		return isNeeded && a.presence(name) != rangekeeper.Initialised
 	}
 	if name := clusterstate.ServiceNodePorts; isLost(name) && (a.damaged[name] != nil || claimsAny(rangekeeper.Value.IsPort)) {
 		if err := a.addLostNodePorts(core); err != nil {
@@ -30,7 +30,6 @@ func (a *Audit) addLost(core *rangekeeper.Audit, byObjects bool) error {
 		a.lacksClusterIPs = len(a.serviceCIDRs()) == 0
 		return nil
 	}
-	isAddress := func(v rangekeeper.Value) bool { return v.Addr().IsValid() }
 	for _, name := range []string{clusterstate.ServiceIPs, clusterstate.SecondaryServiceIPs} {
 		if !isLost(name) || a.damaged[name] == nil && !claimsAny(isAddress) {
 			continue
@@ -50,22 +49,18 @@ func (a *Audit) addLost(core *rangekeeper.Audit, byObjects bool) error {
 // lostText returns the range of a stored object whose bitmap does not fit it; empty if the range cannot be read either,
 // or nearly all Services speak against it.
 func (a *Audit) lostText(name string) string {
-	text, _, err := contentOf(a.state.Ranges[name])
+	text, _, err := clusterstate.DecodeRange(a.state.Ranges[name].Value)
 	if err != nil || text == "" {
 		return ""
 	}
-	claims, err := a.state.Claims()
+	values, err := a.claimed(func(v rangekeeper.Value) bool {
+		if name == clusterstate.ServiceNodePorts {
+			return v.IsPort()
+		}
+		return isAddress(v) && v.Addr().Is6() == strings.Contains(text, ":")
+	})
 	if err != nil {
 		return ""
-	}
-	var values []rangekeeper.Value
-	for _, claim := range claims {
-		isPort, address := claim.Value.IsPort(), claim.Value.Addr()
-		if isPort || address.IsValid() && address.Is6() == strings.Contains(text, ":") {
-			if isPort == (name == clusterstate.ServiceNodePorts) {
-				values = append(values, claim.Value)
-			}
-		}
 	}
 	if verdict, err := rangekeeper.JudgeRanges(nil, nil, []string{text}, values); err != nil || verdict.Outcome != rangekeeper.RangesAgree {
 		return ""
@@ -75,7 +70,7 @@ func (a *Audit) lostText(name string) string {
 
 // addLostRange adds a lost range whose text is known, and reports whether it is one that the cluster can have.
 func (a *Audit) addLostRange(core *rangekeeper.Audit, name, text string) bool {
-	r, err := parserOf(name)(text)
+	r, err := clusterstate.ParseRange(name)(text)
 	if err == nil {
 		_, err = core.AddUnseen(r, nil)
 	}

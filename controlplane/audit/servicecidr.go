@@ -24,7 +24,7 @@ func missingServiceCIDR(state *clusterstate.State) *networkingv1.ServiceCIDR {
 			continue
 		}
 		// One that cannot be read is a finding.
-		if text, _, err := contentOf(stored); err == nil && text != "" {
+		if text, _, err := clusterstate.DecodeRange(stored.Value); err == nil && text != "" {
 			missing.Spec.CIDRs = append(missing.Spec.CIDRs, text)
 		}
 	}

@@ -94,21 +94,13 @@ func TestWatchOverKine(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go (&leaseStore{client: client}).watchDeletions(ctx, "/registry/masterleases/", func(key string) { deletions <- key })
-	write := func(revision int64, then clientv3.Op) int64 {
-		t.Helper()
-		txn := client.Txn(t.Context()).If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).Then(then)
-		if revision != 0 {
-			txn = txn.Else(clientv3.OpGet(key))
-		}
-		answer, err := txn.Commit()
-		if err != nil || !answer.Succeeded {
-			t.Fatal(answer, err)
-		}
-		return answer.Header.Revision
-	}
 	for rounds, received := 1, 0; received < 10; rounds++ {
-		first := write(0, clientv3.OpPut(key, "first"))
-		write(write(first, clientv3.OpPut(key, "second")), clientv3.OpDelete(key))
+		created, err := client.Txn(t.Context()).If(clientv3.Compare(clientv3.ModRevision(key), "=", 0)).Then(clientv3.OpPut(key, "first")).Commit()
+		if err != nil || !created.Succeeded {
+			t.Fatal(created, err)
+		}
+		etcdtest.Swap(t, client, key, func(string) clientv3.Op { return clientv3.OpPut(key, "second") })
+		etcdtest.Swap(t, client, key, func(string) clientv3.Op { return clientv3.OpDelete(key) })
 		select {
 		case <-deletions:
 			received++

@@ -3,7 +3,6 @@ package repaircontroller
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -12,9 +11,6 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/servicebatch"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
-
-// batchSize is how many IPAddress objects cross to the core at once.
-const batchSize = 4096
 
 // Objects are the ServiceCIDRs and IPAddress objects of a cluster at a revision.
 type Objects struct {
@@ -73,15 +69,8 @@ func (r *Repairer) look(ctx context.Context, read func(ctx context.Context) (*Ob
 			result.Ranges = append(result.Ranges, one)
 		}
 	}
-	var addresses rangekeeper.IPAddresses
-	for some := range slices.Chunk(objects.IPAddresses, batchSize) {
-		addresses.Reset()
-		for i := range some {
-			addresses.Add(servicebatch.IPAddress(&some[i]))
-		}
-		if err := core.ObserveIPAddresses(&addresses); err != nil {
-			return Result{}, err
-		}
+	if err := servicebatch.ObserveIPAddresses(core, objects.IPAddresses); err != nil {
+		return Result{}, err
 	}
 	err = core.ObserveAll(len(services), func(batch *rangekeeper.Services, from, to int) {
 		for _, service := range services[from:to] {

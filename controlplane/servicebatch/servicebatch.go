@@ -2,6 +2,7 @@
 package servicebatch
 
 import (
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,8 +22,8 @@ func Add(batch *rangekeeper.Services, s *corev1.Service) {
 	batch.SetHealthCheckNodePort(s.Spec.HealthCheckNodePort)
 }
 
-// IPAddress returns an IPAddress object as the core has it.
-func IPAddress(o *networkingv1.IPAddress) *rangekeeper.IPAddress {
+// ipAddress returns an IPAddress object as the core has it.
+func ipAddress(o *networkingv1.IPAddress) *rangekeeper.IPAddress {
 	address := &rangekeeper.IPAddress{
 		Name:      o.Name,
 		ManagedBy: o.Labels[networkingv1.LabelManagedBy],
@@ -39,15 +40,30 @@ func IPAddress(o *networkingv1.IPAddress) *rangekeeper.IPAddress {
 	return address
 }
 
-// claimsBatch is how many Services cross to the core at once.
-const claimsBatch = 4096
+// ObserveIPAddresses has an audit observe IPAddress objects.
+func ObserveIPAddresses(core *rangekeeper.Audit, objects []networkingv1.IPAddress) error {
+	var batch rangekeeper.IPAddresses
+	for some := range slices.Chunk(objects, batchSize) {
+		batch.Reset()
+		for i := range some {
+			batch.Add(ipAddress(&some[i]))
+		}
+		if err := core.ObserveIPAddresses(&batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// batchSize is how many objects cross to the core at once.
+const batchSize = 4096
 
 // Claims returns what n Services claim, each by its place among them; see [rangekeeper.Services.Claims].
 func Claims(n int, service func(int) *corev1.Service) (all []rangekeeper.Claim, err error) {
 	var batch rangekeeper.Services
-	for from := 0; from < n; from += claimsBatch {
+	for from := 0; from < n; from += batchSize {
 		batch.Reset()
-		for i := from; i < min(from+claimsBatch, n); i++ {
+		for i := from; i < min(from+batchSize, n); i++ {
 			Add(&batch, service(i))
 		}
 		claims, err := batch.Claims()

@@ -219,10 +219,7 @@ func TestAuditRole(t *testing.T) {
 		Version: apiservertest.Newest, Etcd: etcd.Endpoints(), OwnLoops: true,
 		Users: []apiservertest.User{{Name: auditor}, {Name: stranger}},
 	})
-	admin, err := kubernetes.NewForConfig(server.RESTConfig(apiservertest.Admin))
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := clientOf(t, server)
 	bindAuditRole(t, admin, auditor)
 	awaitLoops(t, admin)
 	kubeconfig := server.Kubeconfig(auditor)
@@ -323,10 +320,7 @@ func TestProbe(t *testing.T) {
 		Version: apiservertest.Newest, Etcd: etcd.Endpoints(), OwnLoops: true, ServiceNodePortRange: ports,
 		Users: []apiservertest.User{{Name: auditor}},
 	})
-	client, err := kubernetes.NewForConfig(server.RESTConfig(apiservertest.Admin))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := clientOf(t, server)
 	bindAuditRole(t, client, auditor)
 	awaitLoops(t, client)
 	leak := func(port string) {
@@ -406,9 +400,7 @@ func TestProbe(t *testing.T) {
 	other := apiservertest.Start(t, apiservertest.Config{
 		Version: apiservertest.Newest, Etcd: etcd.Endpoints(), OwnLoops: true, ServiceNodePortRange: ports, AdvertiseAddress: "192.0.2.2",
 	})
-	if client, err = kubernetes.NewForConfig(other.RESTConfig(apiservertest.Admin)); err != nil {
-		t.Fatal(err)
-	}
+	client = clientOf(t, other)
 	time.Sleep(time.Second) // Services are created within the same second otherwise
 	create("four", 30310)
 	if leaks, report = probe(); len(leaks) != 3 || !unseen("as it accepts port 30310, which a Service uses") {

@@ -21,10 +21,7 @@ func TestReleaseBesideServers(t *testing.T) {
 		t.Run(string(version), func(t *testing.T) {
 			e := etcdtest.Start(t, "")
 			server := apiservertest.Start(t, apiservertest.Config{Version: version, Etcd: e.Endpoints(), ServiceClusterIPRange: "10.0.0.0/24", OwnLoops: true})
-			api, err := kubernetes.NewForConfig(server.RESTConfig(apiservertest.Admin))
-			if err != nil {
-				t.Fatal(err)
-			}
+			api := clientOf(t, server)
 			var service *corev1.Service
 			eventually(t, func() (err error) { // a server that has just started cannot allocate yet
 				service, err = api.CoreV1().Services("default").Create(t.Context(), &corev1.Service{

@@ -70,7 +70,7 @@ func ports(t *testing.T, e *embedded.Etcd) (all []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec, data, err := ranges.Decode(got.Kvs[0].Value)
+	spec, data, err := clusterstate.DecodeRange(got.Kvs[0].Value)
 	if err != nil {
 		t.Fatal(err)
 	}

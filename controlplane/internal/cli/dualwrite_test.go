@@ -36,10 +36,7 @@ func TestBitmapDisagreesOnAServer(t *testing.T) {
 		server := apiservertest.Start(t, apiservertest.Config{
 			Version: apiservertest.Version(releases.Of(release)), Etcd: etcd.Endpoints(), OwnLoops: true,
 		})
-		client, err := kubernetes.NewForConfig(server.RESTConfig(apiservertest.Admin))
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := clientOf(t, server)
 		return server, client
 	}
 	source := []string{"--endpoints", etcd.Endpoints()[0]}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/ranges"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 )
@@ -31,7 +32,7 @@ IPAddress objects, the default since Kubernetes 1.33, has no ranges of ClusterIP
 	}
 	ranges.Add(c, p.AddLocal, func(c *cobra.Command, args []string, s *ranges.Store) error {
 		name := args[0]
-		values, err := ranges.ParseRange(name)(args[1])
+		values, err := clusterstate.ParseRange(name)(args[1])
 		if err != nil {
 			return usage.Error(c, "%s: %v", name, err)
 		}

@@ -153,10 +153,7 @@ func TestKine(t *testing.T) {
 	server := apiservertest.Start(t, apiservertest.Config{
 		Version: apiservertest.Newest, Etcd: []string{endpoint}, ServiceClusterIPRange: "10.0.0.0/24", OwnLoops: true,
 	})
-	api, err := kubernetes.NewForConfig(server.RESTConfig(apiservertest.Admin))
-	if err != nil {
-		t.Fatal(err)
-	}
+	api := clientOf(t, server)
 	services, ctx := api.CoreV1().Services("default"), t.Context()
 	for name, spec := range map[string]corev1.ServiceSpec{
 		"web":  {Type: corev1.ServiceTypeNodePort, ClusterIP: "10.0.0.10", Ports: []corev1.ServicePort{{Port: 80, NodePort: 30080}}},
@@ -173,22 +170,9 @@ func TestKine(t *testing.T) {
 	}
 	awaitLoops(t, api)
 	server.Kill()
-	// swap writes as a server does: kine takes nothing else.
-	swap := func(key string, write func(value string) clientv3.Op) {
-		t.Helper()
-		object, err := client.Get(ctx, key)
-		if err != nil || len(object.Kvs) != 1 {
-			t.Fatal(object, err)
-		}
-		changed, err := client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", object.Kvs[0].ModRevision)).
-			Then(write(string(object.Kvs[0].Value))).Else(clientv3.OpGet(key)).Commit()
-		if err != nil || !changed.Succeeded {
-			t.Fatal(changed, err)
-		}
-	}
 	remove := func(key string) {
 		t.Helper()
-		swap(key, func(string) clientv3.Op { return clientv3.OpDelete(key) })
+		etcdtest.Swap(t, client, key, func(string) clientv3.Op { return clientv3.OpDelete(key) })
 	}
 	// The lease of the server may not run out while database and socket are compared. An audit takes one that lives
 	// longer than this for one that never ends.
@@ -197,7 +181,7 @@ func TestKine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	swap(lease, func(value string) clientv3.Op { return clientv3.OpPut(lease, value, clientv3.WithLease(granted.ID)) })
+	etcdtest.Swap(t, client, lease, func(value string) clientv3.Op { return clientv3.OpPut(lease, value, clientv3.WithLease(granted.ID)) })
 	if err := toggle(ctx, client, nodePortsKey, 30080); err != nil {
 		t.Fatal(err)
 	}

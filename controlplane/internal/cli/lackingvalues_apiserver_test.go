@@ -24,10 +24,7 @@ func TestValuesThatServicesLack(t *testing.T) {
 	server := apiservertest.Start(t, apiservertest.Config{
 		Version: apiservertest.Newest, Etcd: etcd.Endpoints(), OwnLoops: true, ServiceClusterIPRange: "10.96.0.0/16,fd00:96::/112",
 	})
-	client, err := kubernetes.NewForConfig(server.RESTConfig(apiservertest.Admin))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := clientOf(t, server)
 	awaitLoops(t, client)
 	const one = `"clusterIP":"10.96.5.%d","clusterIPs":["10.96.5.%[1]d"],`
 	const port, reached = `"ports":[{"port":80,"protocol":"TCP"}]`, `"ports":[{"port":80,"protocol":"TCP","nodePort":3077%d}]`

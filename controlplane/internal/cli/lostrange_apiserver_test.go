@@ -20,10 +20,7 @@ import (
 func TestLostRangeOnAServer(t *testing.T) {
 	etcd := etcdtest.Start(t, "")
 	server := apiservertest.Start(t, apiservertest.Config{Version: apiservertest.Newest, Etcd: etcd.Endpoints(), OwnLoops: true})
-	client, err := kubernetes.NewForConfig(server.RESTConfig(apiservertest.Admin))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := clientOf(t, server)
 	create := func(name string) (int32, error) {
 		s, err := client.CoreV1().Services(metav1.NamespaceDefault).Create(t.Context(), &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80}}},

@@ -21,10 +21,7 @@ import (
 func TestFaultyObjectsOnAServer(t *testing.T) {
 	etcd := etcdtest.Start(t, "")
 	server := apiservertest.Start(t, apiservertest.Config{Version: apiservertest.Newest, Etcd: etcd.Endpoints(), OwnLoops: true})
-	client, err := kubernetes.NewForConfig(server.RESTConfig(apiservertest.Admin))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := clientOf(t, server)
 	wait := func(what string, condition func() bool) {
 		t.Helper()
 		eventually(t, func() error {

@@ -20,10 +20,7 @@ import (
 func TestNodePortsOnAServer(t *testing.T) {
 	etcd := etcdtest.Start(t, "")
 	server := apiservertest.Start(t, apiservertest.Config{Version: apiservertest.Newest, Etcd: etcd.Endpoints(), OwnLoops: true})
-	client, err := kubernetes.NewForConfig(server.RESTConfig(apiservertest.Admin))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := clientOf(t, server)
 	services, ctx := client.CoreV1().Services(metav1.NamespaceDefault), t.Context()
 	create := func(name string, protocol corev1.Protocol, port int32) error {
 		_, err := services.Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{

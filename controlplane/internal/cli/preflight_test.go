@@ -271,10 +271,7 @@ func TestPreflightOverAPI(t *testing.T) {
 	server := apiservertest.Start(t, apiservertest.Config{
 		Version: apiservertest.Newest, Etcd: etcd.Endpoints(), OwnLoops: true, Users: []apiservertest.User{{Name: auditor}, {Name: upgrader}},
 	})
-	admin, err := kubernetes.NewForConfig(server.RESTConfig(apiservertest.Admin))
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := clientOf(t, server)
 	awaitLoops(t, admin)
 	bindAuditRole(t, admin, auditor)
 	bindRole(t, admin, upgrader, "preflight.yaml")
@@ -356,10 +353,7 @@ func TestPreflightOnServers(t *testing.T) {
 	server := apiservertest.Start(t, apiservertest.Config{
 		Version: apiservertest.Version(older.Release), Etcd: etcd.Endpoints(), ServiceClusterIPRange: older.ClusterIPRange,
 	})
-	client, err := kubernetes.NewForConfig(server.RESTConfig(apiservertest.Admin))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := clientOf(t, server)
 	source := []string{"--endpoints", strings.Join(etcd.Endpoints(), ",")}
 	upgrade := append([]string{"preflight", "--to", "1.33", "--service-cluster-ip-range", older.ClusterIPRange}, source...)
 	before := runJSON[preflight.Report](t, exitFound, upgrade...)
@@ -430,9 +424,7 @@ func TestPreflightOnServers(t *testing.T) {
 	if writes != after.FirstRepair || len(revisions) > 0 {
 		t.Errorf("wrote %+v, announced %+v; removed %v", writes, after.FirstRepair, revisions)
 	}
-	if client, err = kubernetes.NewForConfig(server.RESTConfig(apiservertest.Admin)); err != nil {
-		t.Fatal(err)
-	}
+	client = clientOf(t, server)
 	// The Events are written after the pass, one for each Service with a ClusterIP.
 	want := map[string]bool{}
 	for _, s := range readEtcd(t, etcd.Client()).Services {

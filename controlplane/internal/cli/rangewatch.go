@@ -127,7 +127,7 @@ func (w *rangeWatch) follow(ctx context.Context, after int64, report func([]chan
 func (w *rangeWatch) next(kv *mvccpb.KeyValue, revision int64) ([]change, error) {
 	spec, data, err := "", []byte(nil), error(nil)
 	if kv != nil {
-		if spec, data, err = ranges.Decode(kv.Value); err != nil {
+		if spec, data, err = clusterstate.DecodeRange(kv.Value); err != nil {
 			return nil, err
 		}
 	}

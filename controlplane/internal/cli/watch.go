@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/ranges"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/screen"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
@@ -72,7 +73,7 @@ answer, a line on stderr says so within seconds.
 		if err != nil {
 			return err
 		}
-		w := rangeWatch{client: s.Client, key: s.Key(args[0]), parse: ranges.ParseRange(args[0])}
+		w := rangeWatch{client: s.Client, key: s.Key(args[0]), parse: clusterstate.ParseRange(args[0])}
 		ctx, end := context.WithCancelCause(c.Context())
 		defer end(nil)
 		began := false

@@ -23,10 +23,7 @@ func TestWrongServiceCIDROnAServer(t *testing.T) {
 	etcd := etcdtest.Start(t, "")
 	const flag = "172.30.0.0/16"
 	server := apiservertest.Start(t, apiservertest.Config{Version: apiservertest.Newest, Etcd: etcd.Endpoints(), OwnLoops: true, ServiceClusterIPRange: flag})
-	client, err := kubernetes.NewForConfig(server.RESTConfig(apiservertest.Admin))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := clientOf(t, server)
 	awaitLoops(t, client)
 	for i := range 20 {
 		_, err := client.CoreV1().Services(metav1.NamespaceDefault).Create(t.Context(), &corev1.Service{

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/child"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/project"
 )
@@ -35,4 +37,18 @@ func StartKine(t testing.TB) Kine {
 	}
 	t.Cleanup(process.Kill)
 	return Kine{process, endpoint, database}
+}
+
+// Swap writes a key that is there as a kube-apiserver does: kine takes nothing else.
+func Swap(t testing.TB, client *clientv3.Client, key string, write func(value string) clientv3.Op) {
+	t.Helper()
+	object, err := client.Get(t.Context(), key)
+	if err != nil || len(object.Kvs) != 1 {
+		t.Fatal(object, err)
+	}
+	changed, err := client.Txn(t.Context()).If(clientv3.Compare(clientv3.ModRevision(key), "=", object.Kvs[0].ModRevision)).
+		Then(write(string(object.Kvs[0].Value))).Else(clientv3.OpGet(key)).Commit()
+	if err != nil || !changed.Succeeded {
+		t.Fatal(changed, err)
+	}
 }

@@ -223,7 +223,7 @@ func (r *RangeChanges) parse() (err error) {
 	case r.Outcome != OutcomeWritten && r.WrittenRevision != 0:
 		return fmt.Errorf("writtenRevision is of the outcome %q only", OutcomeWritten)
 	}
-	if r.values, err = ranges.ParseRange(r.Name)(r.Range); err != nil {
+	if r.values, err = clusterstate.ParseRange(r.Name)(r.Range); err != nil {
 		return err
 	}
 	if r.values.String() != r.Range {

@@ -17,14 +17,6 @@ import (
 // ErrNotReadable says that the stored object of a range is damaged.
 var ErrNotReadable = errors.New("the stored range cannot be read (rangekeeper explain RangeNotReadable)")
 
-// ParseRange returns the function that reads the range of a name.
-func ParseRange(name string) func(string) (rangekeeper.Range, error) {
-	if name == clusterstate.ServiceNodePorts {
-		return rangekeeper.ParsePortRange
-	}
-	return rangekeeper.ParseCIDR
-}
-
 // Required returns the range of a name as it is stored, and says what to do if it is not.
 func (s *Store) Required(ctx context.Context, name string) (rangekeeper.Range, error) {
 	values, err := s.Stored(ctx, name)
@@ -79,7 +71,7 @@ func readRange(ctx context.Context, client *clientv3.Client, key string) (spec s
 		return "", nil, etcdflags.Explained(fmt.Errorf("read %s: %w", key, err))
 	}
 	if len(got.Kvs) > 0 {
-		if spec, data, err = Decode(got.Kvs[0].Value); err != nil {
+		if spec, data, err = clusterstate.DecodeRange(got.Kvs[0].Value); err != nil {
 			return "", nil, fmt.Errorf("%s: %w: %w", key, ErrNotReadable, err)
 		}
 	}
@@ -96,7 +88,7 @@ func (s *Store) Stored(ctx context.Context, name string) (rangekeeper.Range, err
 	if err != nil {
 		return rangekeeper.Range{}, err
 	}
-	values, err := ParseRange(name)(spec)
+	values, err := clusterstate.ParseRange(name)(spec)
 	if err != nil {
 		err = fmt.Errorf("%s: %w: %w", key, ErrNotReadable, err)
 	}
@@ -116,18 +108,4 @@ func CloseRange(r *etcdstore.Store) error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	return r.Close(ctx)
-}
-
-// Decode returns the range and the bitmap of a stored object.
-func Decode(value []byte) (spec string, data []byte, err error) {
-	object, err := rangekeeper.DecodeRangeAllocation(value)
-	if err != nil {
-		return "", nil, err
-	}
-	defer object.Close()
-	if spec, err = object.Range(); err != nil {
-		return "", nil, err
-	}
-	data, err = object.Data(nil)
-	return spec, data, err
 }
