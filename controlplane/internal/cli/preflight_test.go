@@ -293,7 +293,7 @@ func TestPreflightOverAPI(t *testing.T) {
 	}
 	sideEffects := admissionv1.SideEffectClassNone
 	url := "https://127.0.0.1:1"
-	_, err = admin.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(), &admissionv1.ValidatingWebhookConfiguration{
+	_, err := admin.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(), &admissionv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "policies"},
 		Webhooks: []admissionv1.ValidatingWebhook{{
 			Name: "check.example.com", SideEffects: &sideEffects, AdmissionReviewVersions: []string{"v1"}, ClientConfig: admissionv1.WebhookClientConfig{URL: &url},
