@@ -349,7 +349,7 @@ func (a *Audit) fillReport(findsFullRanges bool) error {
 			row.NotReady, row.Free = true, Amount{}
 		}
 		if a.wide && audited.isBitmap(clusterstate.ServiceNodePorts) {
-			row.Range, row.Size.Unseen = "", true
+			row.Range, row.Size.Unseen = "", audited.text == allPorts
 		}
 		r.Ranges = append(r.Ranges, row)
 	}
@@ -468,6 +468,8 @@ func (a *Audit) finding(f rangekeeper.Finding) Finding {
 		finding.Kind, finding.Name = KindRangeAllocation, of.name
 		if of.record == rangekeeper.RecordIPAddresses {
 			finding.Kind = KindServiceCIDR
+		} else if a.wide && of.isBitmap(clusterstate.ServiceNodePorts) {
+			finding.Value = fmt.Sprintf("%d node ports", a.core.Range(int(f.Subject.Ordinal)).Size)
 		}
 	}
 	for _, c := range f.Claimants {

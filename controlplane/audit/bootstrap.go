@@ -2,7 +2,6 @@ package audit
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -121,7 +120,7 @@ func (a *Audit) judgeBootstrap(o Options) error {
 	}
 	a.report.Servers = serversOf(b)
 	if o.Judge == nil {
-		a.unknownServers("the leases of the API servers, the endpoints of the Service kubernetes and the system namespaces: the plugin of kubectl is built without their audit, which is a part of the program rangekeeper", BreaksTraffic)
+		a.unknownServers(ofServers, "the plugin of kubectl is built without their audit, which is a part of the program rangekeeper", BreaksTraffic)
 		return nil
 	}
 	question, err := json.Marshal(map[string]bootstrapQuestion{"audit": a.bootstrapQuestion(o)})
@@ -130,7 +129,7 @@ func (a *Audit) judgeBootstrap(o Options) error {
 		answer, err = o.Judge(question, nil)
 	}
 	if err != nil { // about an object that has no form of its kind; the ranges can be audited all the same
-		a.unknownServers(fmt.Sprintf("the leases of the API servers, the endpoints of the Service kubernetes and the system namespaces: %v", err), BreaksTraffic)
+		a.unknownServers(ofServers, err.Error(), BreaksTraffic)
 		return nil
 	}
 	var verdict struct{ Audit bootstrapVerdict }
@@ -152,7 +151,7 @@ func (a *Audit) judgeBootstrap(o Options) error {
 		a.bootstrapUnseen(unseen)
 	}
 	if b.SlicesUnseen != "" {
-		a.unknownServers("whether another EndpointSlice belongs to the Service kubernetes: "+b.SlicesUnseen, BreaksTraffic)
+		a.unknownServers("other EndpointSlices of the Service kubernetes", b.SlicesUnseen, BreaksTraffic)
 	}
 	return nil
 }
@@ -273,36 +272,38 @@ func (a *Audit) JudgeClusterIPRanges(flag, serviceCIDR, bitmap []string) (rangek
 	return rangekeeper.JudgeRanges(flag, serviceCIDR, bitmap, addresses)
 }
 
-// unknownServers adds a sentence about what API servers keep to the report, and which findings it may hide.
-func (a *Audit) unknownServers(text string, hides ...Severity) {
-	a.unknown("", append([]Severity{}, hides...), "%s", text)
+// ofServers is what API servers keep.
+const ofServers = "the leases of the API servers, the endpoints of the Service kubernetes and the system namespaces"
+
+// unknownServers adds to the report what of that the source does not show, why, and which findings that may hide.
+func (a *Audit) unknownServers(what, why string, hides ...Severity) {
+	a.unknown("", append([]Severity{}, hides...), what, "%s", why)
 }
 
 // bootstrapUnseen says what is unknown as the source does not show something.
 func (a *Audit) bootstrapUnseen(what string) {
 	b := a.state.Bootstrap
-	say := func(text, reason string) { a.unknownServers(text+": "+reason, BreaksTraffic) }
 	switch what {
 	case "leases":
 		reason := b.LeasesUnseen
 		if reason == "" {
 			reason = "values are encrypted at rest"
 		}
-		say("whether servers that have ended still hold leases, and stand in the endpoints of the Service kubernetes", reason)
+		a.unknownServers("endpoints of API servers that have ended", "only leases show them, and "+reason, BreaksTraffic)
 	case "liveServers":
 		// It hides nothing of a cluster whose servers keep the endpoints in another way, for ever.
-		a.unknownServers("which addresses in the endpoints of the Service kubernetes are those of servers that live: no server holds a lease, as none runs, or --endpoint-reconciler-type of the servers is not lease")
+		a.unknownServers("which addresses in the endpoints of the Service kubernetes are those of servers that live", "no server holds a lease, as none runs, or --endpoint-reconciler-type of the servers is not lease")
 	case "port":
-		a.unknownServers("on which port the API servers listen: no two of the Service kubernetes, its Endpoints and its EndpointSlice have the same, so no repair writes Endpoints and slice")
+		a.unknownServers("on which port the API servers listen", "no two of the Service kubernetes, its Endpoints and its EndpointSlice have the same, so no repair writes Endpoints and slice")
 	case "objects":
-		say("the endpoints of the Service kubernetes", a.objectsUnseen())
+		a.unknownServers("the endpoints of the Service kubernetes", a.objectsUnseen(), BreaksTraffic)
 	case "namespaces":
-		say("whether a system namespace is missing", b.NamespacesUnseen)
+		a.unknownServers("the system namespaces", b.NamespacesUnseen, BreaksTraffic)
 	case "serviceRange":
-		reason := "the range is not known"
+		reason := "it is the first one of the range of ClusterIPs, which is not known"
 		if a.doubtsRange {
 			reason = "nearly all ClusterIPs lie outside of the stored range, which may be wrong"
 		}
-		say("whether the Service kubernetes has the first address of the range of ClusterIPs", reason)
+		a.unknownServers("the right address of the Service kubernetes", reason, BreaksTraffic)
 	}
 }

@@ -121,7 +121,7 @@ func TestServersUnseen(t *testing.T) {
 	for _, u := range r.Unknown {
 		messages = append(messages, u.Message)
 	}
-	want := []string{"whether servers that have ended still hold leases, and stand in the endpoints of the Service kubernetes: values are encrypted at rest", "the endpoints of the Service kubernetes: not allowed"}
+	want := []string{"endpoints of API servers that have ended: only leases show them, and values are encrypted at rest", "the endpoints of the Service kubernetes: not allowed"}
 	if !slices.Equal(messages, want) || !r.Summary.BySeverity.BreaksTraffic.IsAtLeast || len(r.Servers) != 1 || r.Servers[0].InEndpoints != nil {
 		t.Errorf("%q, %+v", messages, r)
 	}

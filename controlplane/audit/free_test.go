@@ -109,7 +109,7 @@ func TestUnknownRanges(t *testing.T) {
 		s.Namespace, s.Name, s.Spec.ClusterIP, s.Spec.Ports = "ns", name, ip, []corev1.ServicePort{{Protocol: "TCP", NodePort: port}}
 		return s
 	}
-	state := &clusterstate.State{Revision: 1, Unseen: &clusterstate.Unseen{}, Services: []corev1.Service{
+	state := &clusterstate.State{Revision: 1, Unseen: &clusterstate.Unseen{WhyNoMetrics: "no metrics"}, Services: []corev1.Service{
 		service("a", "10.0.0.1", 30001), service("b", "10.0.0.1", 30001), service("c", "None", 0),
 	}}
 	audited := func() *audit.Audit {
@@ -127,8 +127,17 @@ func TestUnknownRanges(t *testing.T) {
 	if want := []string{"ClusterIPAlreadyAllocated 10.0.0.1", "PortAlreadyAllocated 30001"}; !slices.Equal(found, want) {
 		t.Errorf("%q, want %q", found, want)
 	}
-	if r := a.Report().Ranges; len(r) != 1 || r[0].Range != "" || r[0].Used != (audit.Amount{N: 1, Unseen: true}) || !r[0].Size.Unseen || r[0].Mode != audit.ModeUnseen {
+	if r := a.Report().Ranges; len(r) != 1 || r[0].Range != audit.DefaultNodePortRange || r[0].Used != (audit.Amount{N: 1, Unseen: true}) || r[0].Size != (audit.Amount{N: 2768}) || r[0].Mode != audit.ModeUnseen {
 		t.Errorf("%+v", r)
+	}
+	taken := func(u audit.Unknown) bool {
+		return u.What == "the range of node ports" && strings.Contains(u.Message, "taken to be kube-apiserver's default, 30000-32767: no metrics; ")
+	}
+	if !slices.ContainsFunc(a.Report().Unknown, taken) {
+		t.Errorf("%q", a.Report().Unknown)
+	}
+	if free, err := a.Free(clusterstate.ServiceNodePorts, 1); err != nil || free.Bands[0].Next[0] != "30000" || !slices.ContainsFunc(free.Unknown, taken) {
+		t.Errorf("free ports of the default: %+v, %v", free, err)
 	}
 	state.Services[2] = service("c", "None", 29999)
 	a = audited()
@@ -172,6 +181,8 @@ func TestNodePortCounts(t *testing.T) {
 		probed        bool
 		want          []string
 		wide, suspect bool
+		size          uint64 // of a wide range
+		full          string // the finding
 		refused       string
 	}{
 		"more": {
@@ -191,19 +202,35 @@ func TestNodePortCounts(t *testing.T) {
 			want: []string{"counted 0 as allocated at its last allocation or release, 2 fewer than Services use; a repair"},
 		},
 		"another range": {
-			metrics: clusterstate.NodePortCounts{Allocated: 2, Available: 298}, port: 30001, wide: true,
-			want:    []string{"the range is not known, and " + doubt + ", kube-apiserver's default, has 2768; name the range with --service-node-port-range"},
+			metrics: clusterstate.NodePortCounts{Allocated: 2, Available: 298}, port: 30001, wide: true, size: 300,
+			want:    []string{"it is not known, and " + doubt + ", kube-apiserver's default, has 2768; name it with --service-node-port-range"},
 			refused: doubt + ", kube-apiserver's default, has 2768; name the range of the API servers with --service-node-port-range",
 		},
 		"a port outside the default": {
-			metrics: clusterstate.NodePortCounts{Allocated: 2, Available: 2766}, port: 30001, health: 29999, wide: true,
-			want:    []string{"the range is not known, and Services have node ports (1) that are not in 30000-32767, kube-apiserver's default; name the range"},
+			metrics: clusterstate.NodePortCounts{Allocated: 2, Available: 2766}, port: 30001, health: 29999, wide: true, size: 2768,
+			want:    []string{"it is not known, and Services have node ports (1) that are not in 30000-32767, kube-apiserver's default; name it"},
 			refused: "Services have node ports (1) that are not in 30000-32767, kube-apiserver's default; name the range of the API servers with --service-node-port-range",
+		},
+		"few and full": {
+			metrics: clusterstate.NodePortCounts{Allocated: 2, Available: 0}, port: 30001, wide: true, size: 2, full: "RangeFull 2 node ports",
+			refused: "count 2 node ports",
+		},
+		"few, one free": { // it is 40000 or 40003
+			metrics: clusterstate.NodePortCounts{Allocated: 2, Available: 1}, port: 40001, health: 40002, wide: true, size: 3,
+			full: "RangeNearlyFull 3 node ports", refused: "that are not in 30000-32767",
+		},
+		"few, wide apart": { // another server has counted
+			metrics: clusterstate.NodePortCounts{Allocated: 2, Available: 0}, port: 30001, health: 30003, wide: true,
+			refused: "count 2 node ports",
+		},
+		"the last ports": {
+			metrics: clusterstate.NodePortCounts{Allocated: 2, Available: 3}, port: 65535, health: 65534, wide: true, size: 5,
+			refused: "that are not in 30000-32767",
 		},
 		"named": {metrics: clusterstate.NodePortCounts{Allocated: 2, Available: 298}, port: 30001, named: "30000-30299"},
 		"named wrongly": {
 			metrics: clusterstate.NodePortCounts{Allocated: 2, Available: 298}, port: 30001, named: "30000-32767",
-			want:    []string{"whether --service-node-port-range names the range of the API server: " + doubt + " has 2768"},
+			want:    []string{doubt + " has 2768; is --service-node-port-range that of the API server?"},
 			refused: doubt + " has 2768; name the range",
 		},
 	} {
@@ -214,11 +241,23 @@ func TestNodePortCounts(t *testing.T) {
 			state := &clusterstate.State{Revision: 1, Services: []corev1.Service{one, other}, Unseen: &clusterstate.Unseen{
 				Metrics: &c.metrics, NodePortRange: c.named, Probed: c.probed,
 			}}
-			a, err := audit.New(state, audit.Options{})
+			a, err := audit.New(state, audit.Options{FindsFullRanges: true, WarnFree: 34})
 			if err != nil {
 				t.Fatal(err)
 			}
 			report := a.Report()
+			if size := report.Ranges[0].Size; c.wide && size.Unseen != (c.size == 0) || c.size > 0 && size.N != c.size {
+				t.Errorf("size: %+v", size)
+			}
+			full := ""
+			for _, f := range report.Findings {
+				if f.Range == clusterstate.ServiceNodePorts {
+					full += f.Reason + " " + f.Value
+				}
+			}
+			if full != c.full {
+				t.Errorf("findings: %q", full)
+			}
 			for _, want := range c.want {
 				if !slices.ContainsFunc(report.Unknown, func(u audit.Unknown) bool { return strings.Contains(u.Message, want) }) {
 					t.Errorf("%q is not in %q", want, report.Unknown)

@@ -38,7 +38,7 @@ func (a *Audit) addLost(core *rangekeeper.Audit, byObjects bool) error {
 			continue
 		}
 		a.lacksClusterIPs = true
-		a.unknown(name, append([]Severity{BreaksTraffic}, unrecordedAndLeaked...), "ClusterIPs that are outside of this range, unrecorded or leaked: the range is not known")
+		a.unknown(name, append([]Severity{BreaksTraffic}, unrecordedAndLeaked...), "ClusterIPs that are outside of this range, unrecorded or leaked", "the range is not known")
 	}
 	if a.lacksClusterIPs {
 		return core.WithoutClusterIPRanges()
@@ -78,7 +78,7 @@ func (a *Audit) addLostRange(core *rangekeeper.Audit, name, text string) bool {
 		return false
 	}
 	a.ranges = append(a.ranges, auditedRange{name: name, text: r.String(), stored: a.state.Ranges[name], lost: true})
-	a.unknown(name, unrecordedAndLeaked, "unrecorded and leaked values: the bitmap that records them is missing or cannot be read")
+	a.unknown(name, unrecordedAndLeaked, "unrecorded and leaked values", "the bitmap that records them is missing or cannot be read")
 	return true
 }
 
@@ -102,7 +102,7 @@ func (a *Audit) addLostNodePorts(core *rangekeeper.Audit) error {
 	}
 	a.wide = true
 	a.addLostRange(core, name, allPorts)
-	a.unknown(name, []Severity{BreaksTraffic}, "node ports outside of the range: it is not known, and Services have node ports (%d) that are not in %s, kube-apiserver's default", outside, DefaultNodePortRange)
+	a.unknown(name, []Severity{BreaksTraffic}, "the range of node ports", "it is not known, and Services have node ports (%d) that are not in %s, kube-apiserver's default", outside, DefaultNodePortRange)
 	return nil
 }
 

@@ -207,7 +207,8 @@ type Leak struct {
 type Unknown struct {
 	// Range is the name of the range that it is about; empty if it is about what API servers keep, or about all.
 	Range string `json:"range"`
-	// Message is for people.
+	// What is it in a few words, and Message says why it is not seen; both are for people.
+	What    string `json:"what"`
 	Message string `json:"message"`
 	// Hides are the severities of the findings and leaks that there may be though the source does not show them.
 	Hides []Severity `json:"hides"`
@@ -223,6 +224,18 @@ type Summary struct {
 	Services   uint64     `json:"services"`
 	Unreadable int        `json:"unreadable"`
 	BySeverity BySeverity `json:"bySeverity"`
+	// Found are the same numbers of what the source shows: no 0 of them says that there is nothing.
+	Found Found `json:"found"`
+}
+
+// Found counts what the lists have.
+type Found struct {
+	Findings      int `json:"findings"`
+	Leaks         int `json:"leaks"`
+	BreaksTraffic int `json:"breaksTraffic"`
+	DuplicateRisk int `json:"duplicateRisk"`
+	Exhausted     int `json:"exhausted"`
+	Wasted        int `json:"wasted"`
 }
 
 // BySeverity counts findings and leaks together.
@@ -271,6 +284,7 @@ func (r *Report) summarize(findsFullRanges bool) {
 	r.Summary.Findings = Count{len(r.Findings), by.BreaksTraffic.IsAtLeast || by.DuplicateRisk.IsAtLeast}
 	r.Summary.Leaks = Count{len(r.Leaks), by.Wasted.IsAtLeast}
 	r.Summary.Unreadable = len(r.Unreadable)
+	r.Summary.Found = Found{len(r.Findings), len(r.Leaks), by.BreaksTraffic.Found, by.DuplicateRisk.Found, by.Exhausted.Found, by.Wasted.Found}
 }
 
 // Severities are those that the report counts, the worst first: ranges are no namespace's.
@@ -284,6 +298,16 @@ func (r *Report) Severities() []Severity {
 // Has reports whether something of this severity or a worse one was found, or an object cannot be read.
 func (r *Report) Has(severity Severity) bool {
 	return len(r.Unreadable) > 0 || r.anyUpTo(severity, func(c *Count) bool { return c.Found > 0 })
+}
+
+// NotShown is what of these there may be a finding or leak of this severity in.
+func NotShown(unknown []Unknown, severity Severity) (what []string) {
+	for _, u := range unknown {
+		if slices.Contains(u.Hides, severity) && !slices.Contains(what, u.What) {
+			what = append(what, u.What)
+		}
+	}
+	return what
 }
 
 // Hides reports whether there may be something of this severity or a worse one that the source does not show.
@@ -324,7 +348,8 @@ func (r *Report) InNamespace(namespace string) *Report {
 	}
 	if elsewhere := len(r.Unreadable) - len(in.Unreadable); elsewhere > 0 {
 		in.Unknown = append(in.Unknown, Unknown{
-			Message: fmt.Sprintf("whether other objects use or record the same values: of those outside the namespace %d cannot be read; an audit of all namespaces lists them", elsewhere),
+			What:    "other objects with the same values",
+			Message: fmt.Sprintf("other objects with the same values: of those outside the namespace %d cannot be read; an audit of all namespaces lists them", elsewhere),
 			Hides:   harm,
 		})
 	}

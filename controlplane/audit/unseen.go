@@ -3,6 +3,7 @@ package audit
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
@@ -22,9 +23,9 @@ var (
 	outside             = []Severity{BreaksTraffic, Exhausted}
 )
 
-// unknown adds a sentence about a range to the report.
-func (a *Audit) unknown(name string, hides []Severity, format string, args ...any) {
-	a.report.Unknown = append(a.report.Unknown, Unknown{Range: name, Message: fmt.Sprintf(format, args...), Hides: hides})
+// unknown adds to the report what of a range the source does not show, and why.
+func (a *Audit) unknown(name string, hides []Severity, what, why string, args ...any) {
+	a.report.Unknown = append(a.report.Unknown, Unknown{Range: name, What: what, Message: what + ": " + fmt.Sprintf(why, args...), Hides: hides})
 }
 
 // knowsRange reports whether the source says which values of this kind there are.
@@ -42,26 +43,29 @@ func (a *Audit) knowsRange(value rangekeeper.Value) bool {
 // addUnseen adds the ranges whose bitmaps the source cannot see, and what is unknown for that to the report.
 func (a *Audit) addUnseen(core *rangekeeper.Audit, byObjects bool) error {
 	if !byObjects {
-		a.unknown(clusterstate.ServiceIPs, unrecordedAndLeaked, "leaked and unrecorded ClusterIPs: the Kubernetes API does not serve the bitmaps that record ClusterIPs in this cluster")
+		a.unknown(clusterstate.ServiceIPs, unrecordedAndLeaked, "leaked and unrecorded ClusterIPs", "the Kubernetes API does not serve the bitmaps that record ClusterIPs in this cluster")
 		if err := a.addClusterIPRanges(core); err != nil {
 			return err
 		}
 	} else if !a.state.Unseen.NoBitmaps {
-		a.unknown(clusterstate.DefaultServiceCIDR, []Severity{Wasted}, "addresses that only a bitmap records, which an API server refuses (BitmapDisagrees): one of Kubernetes 1.33 and before writes bitmaps beside the objects, and the Kubernetes API does not serve them")
+		a.unknown(clusterstate.DefaultServiceCIDR, []Severity{Wasted}, "addresses that only a bitmap records (BitmapDisagrees)",
+			"an API server of Kubernetes 1.33 or before refuses them, as it writes bitmaps beside the objects, and the Kubernetes API does not serve these")
 	}
 	if a.state.Unseen.Probed {
-		a.unknown(clusterstate.ServiceNodePorts, []Severity{DuplicateRisk}, "unrecorded node ports: the Kubernetes API does not serve the bitmap that records them")
+		a.unknown(clusterstate.ServiceNodePorts, []Severity{DuplicateRisk}, "unrecorded node ports", "the Kubernetes API does not serve the bitmap that records them")
 		switch unseen := a.state.Unseen; {
 		case unseen.SeesAll:
 		case unseen.Accepted:
-			a.unknown(clusterstate.ServiceNodePorts, leaked, "leaked node ports: the API server's copy of the bitmap is old, as it accepts port %d, which a Service uses; probe again in three minutes, after its next repair", unseen.CheckedNodePort)
+			a.unknown(clusterstate.ServiceNodePorts, leaked, "leaked node ports",
+				"the API server's copy of the bitmap is old, as it accepts port %d, which a Service uses; probe again in three minutes, after its next repair", unseen.CheckedNodePort)
 		case unseen.CheckedNodePort == 0:
-			a.unknown(clusterstate.ServiceNodePorts, leaked, "whether the API server sees leaked node ports: no Service has a node port by which that could be checked")
+			a.unknown(clusterstate.ServiceNodePorts, leaked, "leaked node ports", "no Service has a node port by which could be checked whether the API server sees them")
 		default:
-			a.unknown(clusterstate.ServiceNodePorts, leaked, "leaked node ports that other API servers have allocated since the last write of the bitmap by the asked one, a stock kube-apiserver (one with Rangekeeper inside sees all)")
+			a.unknown(clusterstate.ServiceNodePorts, leaked, "leaked node ports of other API servers",
+				"a stock kube-apiserver does not see those that other API servers have allocated since its own last write of the bitmap (one with Rangekeeper inside sees all)")
 		}
 	} else {
-		a.unknown(clusterstate.ServiceNodePorts, unrecordedAndLeaked, "leaked and unrecorded node ports: the Kubernetes API does not serve the bitmap that records them; --probe finds leaked ones")
+		a.unknown(clusterstate.ServiceNodePorts, unrecordedAndLeaked, "leaked and unrecorded node ports", "the Kubernetes API does not serve the bitmap that records them; --probe finds leaked ones")
 	}
 	r, err := a.nodePortRange()
 	if err != nil {
@@ -79,7 +83,7 @@ func (a *Audit) addUnseen(core *rangekeeper.Audit, byObjects bool) error {
 func (a *Audit) addClusterIPRanges(core *rangekeeper.Audit) error {
 	ranges := a.state.Unseen.ClusterIPRanges
 	if len(ranges) == 0 {
-		a.unknown(clusterstate.ServiceIPs, outside, "ClusterIPs outside their range: the range is not known; name it with --service-cluster-ip-range")
+		a.unknown(clusterstate.ServiceIPs, outside, "the range of ClusterIPs", "the Kubernetes API does not serve it; name it with --service-cluster-ip-range")
 		return core.WithoutClusterIPRanges()
 	}
 	for i, text := range ranges {
@@ -99,28 +103,58 @@ func (a *Audit) addClusterIPRanges(core *rangekeeper.Audit) error {
 	return nil
 }
 
-// nodePortRange returns the range of node ports, and reports how far it is known.
+// nodePortRange returns the range of node ports, and reports how far it is known. One that nobody has named is taken to
+// be kube-apiserver's default as long as nothing that the source shows speaks against it.
 func (a *Audit) nodePortRange() (rangekeeper.Range, error) {
 	r, doubt, err := nodePortRange(a.state)
 	unseen := a.state.Unseen
-	isNamed := unseen.NodePortRange != ""
-	switch {
+	const what = "the range of node ports"
+	switch isNamed := unseen.NodePortRange != ""; {
 	case err != nil:
-		return r, err
 	case isNamed && doubt != "":
-		a.unknown(clusterstate.ServiceNodePorts, outside, "whether --service-node-port-range names the range of the API server: %s", doubt)
-		return r, nil
+		a.unknown(clusterstate.ServiceNodePorts, outside, what, "%s; is --service-node-port-range that of the API server?", doubt)
 	case isNamed, doubt == "" && (unseen.Metrics != nil || unseen.SeesAll):
-		return r, nil
-	case doubt == "" && unseen.Probed:
-		a.unknown(clusterstate.ServiceNodePorts, outside, "the range of node ports, and node ports outside of it: in a dry run a stock API server accepts each port, so the probe looked at kube-apiserver's default, %s; name the range with --service-node-port-range", r)
 	case doubt == "":
-		a.unknown(clusterstate.ServiceNodePorts, outside, "the range of node ports, and node ports outside of it: the Kubernetes API does not serve the range, and the API server's metrics, which count its ports once one was allocated, are not there; name the range with --service-node-port-range")
+		a.unknown(clusterstate.ServiceNodePorts, outside, what, "taken to be kube-apiserver's default, %s: %s; --service-node-port-range names another one", r, unseen.WhyNoMetrics)
 	default:
-		a.unknown(clusterstate.ServiceNodePorts, outside, "node ports outside their range: the range is not known, and %s; name the range with --service-node-port-range", doubt)
+		a.wide = true
+		var counted string
+		hides := outside
+		if counted, err = countedPorts(a.state); counted != "" {
+			hides = []Severity{BreaksTraffic}
+		}
+		a.unknown(clusterstate.ServiceNodePorts, hides, what, "it is not known, and %s; name it with --service-node-port-range", doubt)
+		if err == nil {
+			r, err = rangekeeper.ParsePortRange(cmp.Or(counted, allPorts))
+		}
 	}
-	a.wide = true
-	return rangekeeper.ParsePortRange(allPorts)
+	return r, err
+}
+
+// countedPorts returns a range that has as many node ports as an API server counts, and all that Services use or that
+// are known to be recorded: wherever the server's range begins, it is full when this one is. Empty if there is none.
+func countedPorts(state *clusterstate.State) (string, error) {
+	counts := state.Unseen.Metrics
+	if counts == nil {
+		return "", nil
+	}
+	ports := slices.Clone(state.Unseen.RecordedNodePorts)
+	claims, err := state.Claims()
+	for _, claim := range claims {
+		if claim.Value.IsPort() {
+			ports = append(ports, claim.Value.Port())
+		}
+	}
+	size := counts.Allocated + counts.Available
+	if err != nil || len(ports) == 0 || size > math.MaxUint16 {
+		return "", err
+	}
+	lowest, highest := uint64(slices.Min(ports)), uint64(slices.Max(ports))
+	if lowest+size <= highest {
+		return "", nil
+	}
+	lowest = min(lowest, math.MaxUint16+1-size)
+	return fmt.Sprintf("%d-%d", lowest, lowest+size-1), nil
 }
 
 // NodePortRange returns the range of node ports of a state whose bitmaps the source cannot see: the one that the user
@@ -174,7 +208,11 @@ func (a *Audit) addMetrics() {
 		return
 	}
 	at := slices.IndexFunc(a.ranges, func(r auditedRange) bool { return r.isBitmap(clusterstate.ServiceNodePorts) })
-	allocated, used := unseen.Metrics.Allocated, a.core.Range(at).InUse
+	counts := a.core.Range(at)
+	allocated, used := unseen.Metrics.Allocated, counts.InUse
+	if unseen.Probed && allocated == used+counts.Leaked {
+		return // the probe has named them
+	}
 	difference := "as many as Services use"
 	switch {
 	case allocated > used:
@@ -183,7 +221,8 @@ func (a *Audit) addMetrics() {
 	case allocated < used:
 		difference = fmt.Sprintf("%d fewer than Services use", used-allocated)
 	}
-	a.unknown(clusterstate.ServiceNodePorts, []Severity{DuplicateRisk, Wasted},
-		"how many node ports are leaked or unrecorded: the metrics of the API server counted %d as allocated at its last allocation or release, %s; a repair or another server may have changed the range since",
+	// What hides something has said so.
+	a.unknown(clusterstate.ServiceNodePorts, []Severity{}, "how many node ports are leaked or unrecorded",
+		"the metrics of the API server counted %d as allocated at its last allocation or release, %s; a repair or another server may have changed the range since",
 		allocated, difference)
 }

@@ -65,8 +65,10 @@ type Unseen struct {
 	// SeesAll says that the probed server sees all recorded node ports, as Rangekeeper is inside. A stock one does not
 	// see those that other servers have allocated since its own last write of the bitmap.
 	SeesAll bool
-	// Metrics are an API server's counts of node ports; nil if they could not be read, or it has not set them yet.
-	Metrics *NodePortCounts
+	// Metrics are an API server's counts of node ports; nil if they could not be read, or it has not set them yet, as
+	// WhyNoMetrics says.
+	Metrics      *NodePortCounts
+	WhyNoMetrics string
 	// NoBitmaps says that there are ServiceCIDR objects, and that the server writes no bitmaps of ClusterIPs beside
 	// them: it serves resource.k8s.io/v1, as [State.UpgradedAt] of a state that has bitmaps.
 	NoBitmaps bool
@@ -130,7 +132,7 @@ func readAPI(ctx context.Context, client rest.Interface, o APIOptions) (*State, 
 		unseen.NoBitmaps = serves(ctx, client, "/apis/resource.k8s.io/v1")
 	}
 	if err == nil {
-		unseen.Metrics = readMetrics(ctx, client)
+		unseen.Metrics, unseen.WhyNoMetrics = readMetrics(ctx, client)
 		s.Identity.UID = readSystemUID(ctx, client)
 	}
 	if err == nil && o.Upgrade {
@@ -277,18 +279,22 @@ func getJSON(ctx context.Context, request *rest.Request, answer any) error {
 	return json.Unmarshal(text, answer)
 }
 
-// readMetrics returns the server's counts of node ports; nil if the user may not read them or the server has not set
-// them.
-func readMetrics(ctx context.Context, client rest.Interface) *NodePortCounts {
+// readMetrics returns the server's counts of node ports; nil and why if the user may not read them or the server has
+// not set them.
+func readMetrics(ctx context.Context, client rest.Interface) (*NodePortCounts, string) {
 	ctx, cancel := context.WithTimeout(ctx, apiPageTimeout)
 	defer cancel()
 	text, err := client.Get().AbsPath("/metrics").SetHeader("Accept", "text/plain").Stream(ctx)
-	if err != nil {
-		return nil
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil, "the user may not read /metrics of the API server, which count its ports; the ClusterRole of deploy/audit grants it"
+	case err != nil:
+		return nil, "/metrics of the API server, which count its ports, cannot be read: " + err.Error()
 	}
 	defer text.Close()
 	counts := new(NodePortCounts)
-	for lines := bufio.NewScanner(text); lines.Scan(); {
+	lines := bufio.NewScanner(text)
+	for lines.Scan() {
 		name, value, _ := strings.Cut(lines.Text(), " ")
 		number, err := strconv.ParseFloat(value, 64)
 		switch {
@@ -299,10 +305,14 @@ func readMetrics(ctx context.Context, client rest.Interface) *NodePortCounts {
 			counts.Available = uint64(number)
 		}
 	}
-	if counts.Allocated+counts.Available == 0 {
-		return nil
+	switch err := lines.Err(); {
+	case counts.Allocated+counts.Available > 0:
+		return counts, ""
+	case err != nil:
+		return nil, "/metrics of the API server, which count its ports, cannot be read: " + err.Error()
+	default:
+		return nil, "the asked API server counts its ports in its metrics only after it has allocated or freed one"
 	}
-	return counts
 }
 
 // appendChecked appends the objects of a page, after which so many remain, if that is known.

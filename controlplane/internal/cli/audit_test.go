@@ -66,7 +66,8 @@ func TestUnseenIsNoZero(t *testing.T) {
 		}
 	}
 	text, err := json.Marshal(r.Summary)
-	if want := `{"findings":null,"leaks":null,"services":1,"unreadable":0,"bySeverity":{"breaksTraffic":null,"duplicateRisk":null,"exhausted":null,"wasted":null}}`; err != nil || string(text) != want {
+	if want := `{"findings":null,"leaks":null,"services":1,"unreadable":0,"bySeverity":{"breaksTraffic":null,"duplicateRisk":null,"exhausted":null,"wasted":null},` +
+		`"found":{"findings":0,"leaks":0,"breaksTraffic":0,"duplicateRisk":0,"exhausted":0,"wasted":0}}`; err != nil || string(text) != want {
 		t.Errorf("%s", text)
 	}
 	var shown strings.Builder
@@ -74,8 +75,10 @@ func TestUnseenIsNoZero(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"cluster prod (https://127.0.0.1:6443), revision 7, ", "     ?  break traffic now\n", "     ?  are wasted\n",
-		"at least 0 findings, at least 0 leaks, 1 Service\n", "servicenodeports  ?       unseen  ?     at least 0  ?\n",
+		"cluster prod (https://127.0.0.1:6443), revision 7, ", "\nok for all that the Kubernetes API shows: nothing found in 1 Service\n",
+		"     0  break traffic now\n        not shown: the range of ClusterIPs; the range of node ports\n",
+		"     0  are wasted\n        not shown: leaked and unrecorded ClusterIPs; leaked and unrecorded node\n        ports\n",
+		"servicenodeports  30000-32767  unseen  2768  at least 0  at most 2768\n",
 	} {
 		if !strings.Contains(shown.String(), want) {
 			t.Errorf("no %q in\n%s", want, shown.String())

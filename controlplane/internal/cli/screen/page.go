@@ -24,7 +24,11 @@ func PageOf(r *audit.Report, maps []picture.Map, steps []Step, program string) p
 	}
 	for _, severity := range r.Severities() {
 		n := *r.Summary.BySeverity.Of(severity)
-		p.Severities = append(p.Severities, picture.Severity{Name: string(severity), Text: severityText(severity, n), Count: countText(n)})
+		text, what := severityText(severity, n), audit.NotShown(r.Unknown, severity)
+		if len(what) > 0 {
+			text += "; " + notShownText(what)
+		}
+		p.Severities = append(p.Severities, picture.Severity{Name: string(severity), Text: text, Count: countText(n, what)})
 	}
 	for _, name := range runbook.Names() {
 		e, _ := runbook.Named(name)

@@ -34,7 +34,7 @@ func (s *Screen) Plan(p *audit.Plan, steps []Step, page, program string) {
 	}
 	s.text(0, bold, fmt.Sprintf("%s (%s%s, %d for the owners; %s", changed, state,
 		several(p.Summary.Findings, "finding"), p.Summary.LeftToOwners, several(p.Summary.Leaks, "leak")))
-	s.counts(p.Summary.BySeverity, audit.SeveritiesOfValues)
+	s.counts(p.Summary.BySeverity, audit.SeveritiesOfValues, p.Unknown)
 	s.Blank()
 	rows := [][]string{{"RANGE", "VALUES", "SET", "CLEAR"}}
 	for _, r := range p.Ranges {

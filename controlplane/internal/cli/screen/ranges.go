@@ -13,7 +13,10 @@ var rangeHeader = []string{"RANGE", "VALUES", "MODE", "SIZE", "USED", "FREE"}
 func rangeRow(r audit.Range) []string {
 	size, used, free, values := fmt.Sprint(r.Size.N), AmountText(r.Used, "at least "), AmountText(r.Free, "at most "), r.Range
 	if r.Size.Unseen {
-		size, free, values = "?", "?", "?"
+		size, free = "?", "?"
+	}
+	if values == "" && r.Mode == audit.ModeUnseen {
+		values = "?"
 	}
 	mode := string(r.Mode)
 	if r.NotReady {

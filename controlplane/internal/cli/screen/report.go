@@ -12,13 +12,15 @@ import (
 // commands.
 func (s *Screen) Report(r *audit.Report, maps string, steps []Step, program string) {
 	s.Source(r.Source)
-	if r.Has(audit.Wasted) || r.Hides(audit.Wasted) {
-		s.counts(r.Summary.BySeverity, r.Severities())
+	found, hidden := r.Has(audit.Wasted), r.Hides(audit.Wasted)
+	if !found {
+		s.text(0, bold, fine(r))
+	}
+	if found || hidden {
+		s.counts(r.Summary.BySeverity, r.Severities(), r.Unknown)
+	}
+	if found {
 		s.text(0, "", totals(r))
-	} else if r.Namespace != "" {
-		s.text(0, bold, "ok: nothing found about Services of namespace "+Printable(r.Namespace))
-	} else {
-		s.text(0, bold, "ok: nothing found in "+Count(int(r.Summary.Services), "Service"))
 	}
 	s.Blank()
 	s.ranges(r.Ranges)
@@ -47,16 +49,34 @@ func (s *Screen) Report(r *audit.Report, maps string, steps []Step, program stri
 	}
 }
 
+// fine says that nothing was found, and where there may be something all the same.
+func fine(r *audit.Report) string {
+	text := "ok: nothing found"
+	if r.Hides(audit.Wasted) {
+		shownBy := map[string]string{
+			audit.FromAPI: "the Kubernetes API", audit.FromSnapshot: "the snapshot", audit.FromKine: "the database", audit.FromEtcd: "etcd",
+		}
+		text = "ok for all that " + shownBy[r.Source.Type] + " shows: nothing found"
+	}
+	if r.Namespace != "" {
+		return text + " about Services of namespace " + Printable(r.Namespace)
+	}
+	return text + " in " + Count(int(r.Summary.Services), "Service")
+}
+
 func totals(r *audit.Report) string {
-	text := several(r.Summary.Findings, "finding")
+	text := Count(r.Summary.Findings.Found, "finding")
 	if r.Namespace != "" {
 		text += " about Services of namespace " + Printable(r.Namespace)
 	} else {
-		text += ", " + several(r.Summary.Leaks, "leak")
+		text += ", " + Count(r.Summary.Leaks.Found, "leak")
 	}
 	text += ", " + Count(int(r.Summary.Services), "Service")
 	if n := r.Summary.Unreadable; n > 0 {
 		text += ", " + Count(n, "object") + " that cannot be read"
+	}
+	if r.Hides(audit.Wasted) {
+		text += "; there may be more"
 	}
 	return text
 }
