@@ -9,6 +9,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
 // leaseStore reads and writes the leases of servers, which are keys of etcd with a time to live.
@@ -64,8 +66,13 @@ func (s *leaseStore) put(ctx context.Context, p *putLease) answer {
 	if err != nil {
 		return etcdFailure(err)
 	}
-	response, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(p.Key), "=", p.ModRevision)).
-		Then(clientv3.OpPut(p.Key, string(p.Value), clientv3.WithLease(granted.ID))).Commit()
+	txn := s.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(p.Key), "=", p.ModRevision)).
+		Then(clientv3.OpPut(p.Key, string(p.Value), clientv3.WithLease(granted.ID)))
+	if p.ModRevision != 0 {
+		// kine knows a replacement by this form only.
+		txn = txn.Else(clientv3.OpGet(p.Key, clientv3.WithKeysOnly()))
+	}
+	response, err := txn.Commit()
 	if err != nil {
 		return etcdFailure(err)
 	}
@@ -104,6 +111,7 @@ func WriteKey(ctx context.Context, client *clientv3.Client, key string, value []
 // etcdFailure is the answer to a request that failed. A client's interceptors and kine refuse with a status of gRPC
 // that etcd's client does not know.
 func etcdFailure(err error) answer {
+	err, _ = etcdstore.ExplainKine(err)
 	var known rpctypes.EtcdError
 	isKnown, code := errors.As(err, &known), status.Code(err)
 	if isKnown {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
 // TestLeaseOfAnotherHistory puts etcd back between the read of a lease and its deletion. In the other history another
@@ -75,7 +76,8 @@ func TestRefusals(t *testing.T) {
 		{status.Error(codes.Unavailable, "connection refused"), unanswered},
 		{context.DeadlineExceeded, unanswered},
 	} {
-		if got := etcdFailure(c.err); got != fails(c.want, c.err) {
+		explained, _ := etcdstore.ExplainKine(c.err)
+		if got := etcdFailure(c.err); got != fails(c.want, explained) {
 			t.Errorf("%v: %+v, want %s", c.err, got, c.want)
 		}
 	}

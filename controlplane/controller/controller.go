@@ -73,11 +73,11 @@ type Controller struct {
 
 type repairer struct {
 	*repaircontroller.Repairer
-	// kept is why stored ranges count that are not the configured ones.
+	// kept is why stored ranges count that are not the configured ones, or why nothing can be repaired.
 	kept lastError
 }
 
-// keep records why a range is kept, nil for none, and reports whether that is new and has to be logged.
+// keep records why ranges stay as they are, nil for none, and reports whether that is new and has to be logged.
 func (r *repairer) keep(now error) bool {
 	before := r.kept.get()
 	r.kept.set(now)
@@ -413,9 +413,17 @@ func (c *Controller) servesIPAddresses(ctx context.Context) (bool, error) {
 }
 
 func (c *Controller) repair(ctx context.Context, of repaircontroller.Controller) error {
-	result, err := c.repairers[of.Name].Pass(ctx)
+	repairer := c.repairers[of.Name]
+	result, err := repairer.Pass(ctx)
 	if err != nil {
-		return err
+		explained, isKine := etcdstore.ExplainKine(err)
+		if !isKine {
+			return err
+		}
+		if repairer.keep(explained) {
+			c.config.Log.WarnContext(ctx, "no repair is possible, and the API server makes its own", "controller", of.Name, "error", explained)
+		}
+		return nil // leases, endpoints and namespaces need no such transaction
 	}
 	c.reportMade(ctx, of, result)
 	c.reportReplaced(ctx, of, &result)

@@ -606,24 +606,46 @@ func TestControllerOfClone(t *testing.T) {
 	}
 }
 
-// TestControllerOverKine: the first repair fails, and says why.
+// TestControllerOverKine keeps a lease, the endpoints and the Service kubernetes, which need no transaction that kine
+// refuses, and says what it cannot repair.
 func TestControllerOverKine(t *testing.T) {
 	endpoint := etcdtest.StartKine(t).Endpoint
 	client, err := clusterstate.Connect(t.Context(), clusterstate.ConnectOptions{Endpoints: []string{endpoint}, DialTimeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
-	client.Close()
-	s := apiservertest.Start(t, apiservertest.Config{Version: apiservertest.Newest, Etcd: []string{endpoint}, ServiceClusterIPRange: "10.96.0.0/24", OwnLoops: true})
+	defer client.Close()
+	s := apiservertest.Start(t, apiservertest.Config{
+		Version: apiservertest.Newest, Etcd: []string{endpoint}, ServiceClusterIPRange: "10.96.0.0/24", OwnLoops: true,
+		Flags: []string{"--endpoint-reconciler-type=none"},
+	})
+	api := kubernetes.NewForConfigOrDie(s.RESTConfig(apiservertest.Admin))
 	c := startController(t, "--kubeconfig", s.Kubeconfig(apiservertest.Admin), "--endpoints", endpoint, "--advertise-address", "192.0.2.11",
-		"--service-cluster-ip-range", "10.96.0.0/24", "--service-node-port-range", "30000-32767", "--healthz-bind-address", "")
-	select {
-	case code := <-c.ended:
-		if code != exitFound || len(c.said("cannot continue", "unsupported operations in txn request", "the store is kine")) != 1 {
-			t.Errorf("exit code %d", code)
+		"--service-cluster-ip-range", "10.96.0.0/24", "--service-node-port-range", "30000-32767", "--healthz-bind-address", "127.0.0.1:0")
+	var first, now int64
+	eventually(t, func() error {
+		lease, err := client.Get(t.Context(), "/registry/masterleases/192.0.2.11")
+		if err != nil || len(lease.Kvs) == 0 {
+			return fmt.Errorf("no lease is put (%v)", err)
 		}
-	case <-time.After(patience):
-		t.Fatal("it does not end")
+		if now = lease.Kvs[0].ModRevision; first == 0 {
+			first = now
+		}
+		if now == first {
+			return errors.New("the lease is not put again")
+		}
+		return apiservertest.CheckEndpoints(t.Context(), api, "192.0.2.11")
+	})
+	refusals := c.said("level=WARN", "no repair is possible", "nodeport", "unsupported operations in txn request", "the store is kine")
+	if len(refusals) != 1 {
+		t.Errorf("refusals in the log: %q", refusals)
+	}
+	if code, body := get(t, served(t, c)+"/healthz"); code != http.StatusInternalServerError || !strings.Contains(body, "the store is kine") {
+		t.Errorf("%d, %s", code, body)
+	}
+	c.cancel()
+	if code := <-c.ended; code != exitOK {
+		t.Errorf("exit code %d", code)
 	}
 }
 
