@@ -88,7 +88,7 @@ func testLateUpdates(t *testing.T, version apiservertest.Version, isRangekeeper 
 	ctx, cancel := context.WithTimeout(t.Context(), handOutTimeout)
 	defer cancel()
 	var repairs sync.WaitGroup
-	repairs.Go(func() { repairOften(ctx, t, etcd.Client(), version, updatesCIDR, shortTimeout) })
+	repairs.Go(func() { repairOften(ctx, t, etcd.Client(), version, updatesCIDR, latePorts, shortTimeout) })
 	const otherPorts, otherAddresses = lateValues - lateEach, updatesAddresses - 2*lateEach - (lateValues - lateEach)
 	created := createOthers(ctx, t, services, "other", nodePort, otherPorts)
 	created += createOthers(ctx, t, services, "another", clusterIP, otherAddresses)

@@ -126,7 +126,7 @@ func (l lateWrites) run(t *testing.T, version apiservertest.Version, isRangekeep
 	defer cancel()
 	var repairs sync.WaitGroup
 	if l.requestTimeout > 0 {
-		repairs.Go(func() { repairOften(ctx, t, etcd.Client(), version, lateCIDR, l.requestTimeout) })
+		repairs.Go(func() { repairOften(ctx, t, etcd.Client(), version, lateCIDR, latePorts, l.requestTimeout) })
 	} else {
 		repairs.Go(func() { repairByCommand(ctx, t, etcd) })
 	}
@@ -218,8 +218,8 @@ func repairByCommand(ctx context.Context, t *testing.T, etcd *embedded.Etcd) {
 }
 
 // repairOften does what the command does, with a shorter interval, which is at least the time of a request as well.
-func repairOften(ctx context.Context, t *testing.T, etcd *clientv3.Client, version apiservertest.Version, cidr string, interval time.Duration) {
-	names := map[string]rangekeeper.Range{clusterstate.ServiceNodePorts: must(rangekeeper.ParsePortRange(latePorts))}
+func repairOften(ctx context.Context, t *testing.T, etcd *clientv3.Client, version apiservertest.Version, cidr, ports string, interval time.Duration) {
+	names := map[string]rangekeeper.Range{clusterstate.ServiceNodePorts: must(rangekeeper.ParsePortRange(ports))}
 	if version == apiservertest.V1_32 {
 		names[clusterstate.ServiceIPs] = must(rangekeeper.ParseCIDR(cidr))
 	}

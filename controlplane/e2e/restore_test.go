@@ -20,7 +20,8 @@ import (
 // falls bounds the wait until the servers have given up what was under way at a fault.
 const falls = 30 * time.Second
 
-// TestRestoreUnderServers puts an older copy of etcd's data back while servers run and clients work on. In the history
+// TestRestoreUnderServers puts an older copy of etcd's data back while servers run and clients work on, and then one
+// that is older than two of the three servers, while the first of them restarts. In the history
 // of the restored etcd no two Services may ever have the same value, and no value of a Service may be free. The servers
 // must not take their own lost allocations for used ones: clients get free node ports, and what is leaked is not more
 // than what was under way.
@@ -125,23 +126,32 @@ func testDeletionsUnderWay(t *testing.T, version apiservertest.Version) {
 
 // restoreUnderServers returns when the load has ended, which has gone on after the restore.
 func restoreUnderServers(t *testing.T, version apiservertest.Version, rangekeeper bool) (*etcdtest.Cluster, []*apiservertest.Server, *churn) {
-	before, lost, after, pause := 5*time.Second, 5*time.Second, 10*time.Second, 50*time.Millisecond
+	before, lost, after, pause := 5*time.Second, 5*time.Second, 5*time.Second, 50*time.Millisecond
 	if isLong { // for several passes of each server
-		before, lost, after, pause = 20*time.Second, 30*time.Second, 20*time.Minute, 500*time.Millisecond
+		before, lost, after, pause = 20*time.Second, 30*time.Second, 10*time.Minute, 500*time.Millisecond
 	}
 	etcd := etcdtest.StartCluster(t, 1)
-	servers := startOn(t, etcd.Endpoints(), version, rangekeeper, 3)
+	servers := startOn(t, etcd.Endpoints(), version, rangekeeper, 1)
+	empty := etcd.CopyData(0)
+	for i := 1; i < 3; i++ {
+		servers = append(servers, startAs(t, etcd.Endpoints(), version, rangekeeper, i))
+	}
 	c := startChurn(t, pause, servers...)
 	time.Sleep(before)
 	copied := etcd.CopyData(0)
 	time.Sleep(lost)
 	t.Logf("before the restore: %v", c)
-	etcd.PutBack(0, copied)
-	c.reset()
-	c.keep(t, 20)
-	time.Sleep(after)
-	if rangekeeper {
-		c.awaitProgress(t)
+	for _, backup := range []string{copied, empty} {
+		etcd.PutBack(0, backup)
+		if backup == empty {
+			servers[0].Restart()
+		}
+		c.reset()
+		c.keep(t, 20)
+		time.Sleep(after)
+		if rangekeeper {
+			c.awaitProgress(t)
+		}
 	}
 	c.stop()
 	t.Logf("after the restore: %v", c)
@@ -149,12 +159,19 @@ func restoreUnderServers(t *testing.T, version apiservertest.Version, rangekeepe
 }
 
 // startOn starts servers on an etcd, with few node ports.
-func startOn(t *testing.T, endpoints []string, version apiservertest.Version, rangekeeper bool, count int) (servers []*apiservertest.Server) {
+func startOn(t *testing.T, endpoints []string, version apiservertest.Version, rangekeeper bool, count int, flags ...string) (servers []*apiservertest.Server) {
 	t.Helper()
 	for i := range count {
-		config := serverConfig(endpoints, version, rangekeeper, i)
-		config.ServiceNodePortRange = churnPorts
-		servers = append(servers, startServer(t, config))
+		servers = append(servers, startAs(t, endpoints, version, rangekeeper, i, flags...))
 	}
 	return servers
+}
+
+// startAs starts the server with this number.
+func startAs(t *testing.T, endpoints []string, version apiservertest.Version, rangekeeper bool, i int, flags ...string) *apiservertest.Server {
+	t.Helper()
+	config := serverConfig(endpoints, version, rangekeeper, i)
+	config.ServiceNodePortRange = churnPorts
+	config.Flags = append(config.Flags, flags...)
+	return startServer(t, config)
 }
