@@ -597,6 +597,8 @@ enum {
   RK_FORM_PROTOBUF = 1,
   /** A JSON object. */
   RK_FORM_JSON = 2,
+  /** A YAML mapping. */
+  RK_FORM_YAML = 3,
 };
 
 /** Creates an object with empty range and data, as kube-apiserver creates one. */

@@ -18,7 +18,7 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Endpoints;
-use rangekeeper::range_allocation::{write_bytes, write_number};
+use rangekeeper::range_allocation::{Lines, lines, write_bytes, write_number};
 use serde::{Deserialize, Serialize};
 
 use crate::address::usable;
@@ -41,8 +41,8 @@ pub struct Lease {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "camelCase")]
 pub enum DecodeError {
-    /// The value is neither Kubernetes' protobuf nor a JSON object.
-    #[error("neither protobuf nor JSON")]
+    /// The value is neither Kubernetes' protobuf nor an object in JSON or YAML.
+    #[error("neither protobuf nor JSON nor YAML")]
     Unknown,
     /// A message does not end where it should, or a field has a wrong type.
     #[error("malformed protobuf at byte {offset}")]
@@ -54,6 +54,12 @@ pub enum DecodeError {
     #[error("malformed JSON: {message}")]
     Json {
         /// The parser's message with line and column, up to 200 characters of it.
+        message: String,
+    },
+    /// The value is not the YAML of an Endpoints object, as a kube-apiserver writes it.
+    #[error("unsupported YAML: {message}")]
+    Yaml {
+        /// What does not fit, and its byte; up to 200 characters of it.
         message: String,
     },
     /// The object is of another kind.
@@ -76,14 +82,21 @@ impl From<rangekeeper::range_allocation::DecodeError> for DecodeError {
     }
 }
 
+fn yaml_error(error: rangekeeper::range_allocation::DecodeError) -> DecodeError {
+    DecodeError::Yaml { message: excerpt(&error.to_string(), 200) }
+}
+
 impl Lease {
-    /// Reads a value in protobuf or JSON: the first address of the first subset, and the generation.
+    /// Reads a value in protobuf, JSON or YAML: the first address of the first subset, and the generation.
     ///
     /// # Errors
     /// See [`DecodeError`].
     pub fn decode(value: &[u8]) -> Result<Self, DecodeError> {
         if value.starts_with(PREFIX) {
             return Self::decode_protobuf(value);
+        }
+        if let Some(lines) = lines(value).map_err(yaml_error)? {
+            return Self::decode_yaml(lines);
         }
         if value.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
             return Err(DecodeError::Unknown);
@@ -95,6 +108,51 @@ impl Lease {
         let address = subset.and_then(|subset| subset.addresses.into_iter().flatten().next());
         let address = address.map(|address| address.ip).filter(|ip| !ip.is_empty());
         Ok(Self { address: address.ok_or(DecodeError::NoAddress)?, generation })
+    }
+
+    /// A kube-apiserver indents by two columns, and not the hyphens of a list:
+    ///
+    /// ```yaml
+    /// metadata:
+    ///   generation: 7
+    /// subsets:
+    /// - addresses:
+    ///   - ip: 192.0.2.10
+    /// ```
+    fn decode_yaml(lines: Lines<'_>) -> Result<Self, DecodeError> {
+        let (mut kind, mut address, mut generation) = (String::new(), String::new(), 0);
+        let (mut object, mut subset) = ("", "");
+        let (mut subsets, mut addresses) = (0, 0);
+        for line in lines {
+            let line = line.map_err(yaml_error)?;
+            match line.column {
+                0 => object = line.key,
+                2 => subset = line.key,
+                _ => {}
+            }
+            if object == "subsets" {
+                subsets += usize::from(line.item == Some(0));
+                addresses += usize::from(subset == "addresses" && line.item == Some(2));
+            }
+            match (object, line.column, line.key) {
+                ("kind", 0, _) => kind = line.string("kind").map_err(yaml_error)?.into_owned(),
+                ("metadata", 2, "generation") => {
+                    let malformed = |error| DecodeError::Yaml { message: format!("generation: {error}") };
+                    generation = line.value.parse().map_err(malformed)?;
+                }
+                ("subsets", 4, "ip") if subsets == 1 && subset == "addresses" && addresses == 1 => {
+                    address = line.string("ip").map_err(yaml_error)?.into_owned();
+                }
+                _ => {}
+            }
+        }
+        if kind != "Endpoints" {
+            return Err(DecodeError::Kind { kind: excerpt(&kind, 64) });
+        }
+        if address.is_empty() {
+            return Err(DecodeError::NoAddress);
+        }
+        Ok(Self { address, generation })
     }
 
     fn decode_protobuf(value: &[u8]) -> Result<Self, DecodeError> {

@@ -635,7 +635,7 @@ fn stored(range: &str, data: &[u8], field: &[u8]) -> Vec<u8> {
 fn what_does_not_fit_is_refused_with_its_place() -> TestResult {
     let pool = |range: &str| -> Result<Pool, ParseLedgerError> { Ok(Pool::new(range.parse()?, Choice::Lowest)) };
     let json = br#"{"kind":"RangeAllocation","apiVersion":"v1","metadata":{},"range":"0-9","data":""}"#;
-    assert_eq!(Ledger::open(pool("0-9")?, json, 1).err(), Some(OpenError::Json));
+    assert_eq!(Ledger::open(pool("0-9")?, json, 1).err(), Some(OpenError::NotProtobuf));
     assert!(matches!(Ledger::open(pool("0-9")?, b"k8s", 1), Err(OpenError::Decode(_))));
     assert_eq!(Ledger::open(pool("0-9")?, b"", 1).map(|ledger| ledger.used()), Ok(0));
     let other = stored("0-8", &[], &[]);

@@ -121,8 +121,10 @@ fn reference_envelopes_encode_to_the_bytes_they_were_read_from() {
         let name = row["name"].as_str().expect("name");
         let range = row["range"].as_str().expect("range");
         let data = row["data"].as_str().map(|data| STANDARD.decode(data).expect("data"));
-        for (form, column) in [(Form::Protobuf, "protobuf"), (Form::Json, "json")] {
-            let stored = STANDARD.decode(row[column].as_str().expect("value")).expect("base64");
+        for (form, column) in [(Form::Protobuf, "protobuf"), (Form::Json, "json"), (Form::Yaml, "yaml")] {
+            // The reference cannot write each text in YAML.
+            let Some(stored) = row[column].as_str() else { continue };
+            let stored = STANDARD.decode(stored).expect("base64");
             let object = decode(&stored);
             assert_eq!(object.form(), form, "{name}");
             assert_eq!(object.range, range, "{name}");
@@ -133,6 +135,7 @@ fn reference_envelopes_encode_to_the_bytes_they_were_read_from() {
             let has_metadata = match form {
                 Form::Protobuf => !contains(&stored, b"\x0a\x10\x0a\0\x12\0\x1a\0\x22\0\x2a\0\x32\0\x38\0\x42\0"),
                 Form::Json => !contains(&stored, br#""metadata":{}"#),
+                Form::Yaml => !contains(&stored, b"metadata: {}"),
             };
             if let Some(data) = &data
                 && !has_metadata
@@ -144,8 +147,8 @@ fn reference_envelopes_encode_to_the_bytes_they_were_read_from() {
             }
         }
     }
-    assert!(rows.len() >= 30, "only {} rows", rows.len());
-    assert!(fresh_compared >= 30, "only {fresh_compared} fresh objects");
+    assert!(rows.len() >= 60, "only {} rows", rows.len());
+    assert!(fresh_compared >= 150, "only {fresh_compared} fresh objects");
 }
 
 fn contains(text: &[u8], part: &[u8]) -> bool {
@@ -154,7 +157,7 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
 
 #[test]
 fn a_fresh_object_is_not_initialised() {
-    for form in [Form::Protobuf, Form::Json] {
+    for form in [Form::Protobuf, Form::Json, Form::Yaml] {
         let fresh = RangeAllocation::new(form);
         assert_eq!(fresh.form(), form);
         assert!(!fresh.is_initialised());
@@ -164,7 +167,7 @@ fn a_fresh_object_is_not_initialised() {
 
 #[test]
 fn encode_into_reuses_the_buffer() {
-    for form in [Form::Protobuf, Form::Json] {
+    for form in [Form::Protobuf, Form::Json, Form::Yaml] {
         let object = RangeAllocation::new(form);
         let data = vec![0x5a; 1 << 17];
         let mut out = Vec::new();
@@ -580,7 +583,7 @@ fn json_strings_are_escaped_as_go_escapes_them() {
 
 #[test]
 fn json_errors_name_their_place() {
-    let type_error = |offset, field, found| DecodeError::JsonType { offset, field, found };
+    let type_error = |offset, field, found| DecodeError::NotAString { offset, field, found };
     let cases: &[(Vec<u8>, DecodeError)] = &[
         (json(r#","range":5"#), type_error(HEAD.len() + 9, "range", "a number")),
         (
@@ -653,6 +656,107 @@ fn many_duplicates_take_linear_time() {
     assert_eq!(decode(&stored).encode(), json(r#","data":"","range":"1""#));
 }
 
+// YAML.
+
+/// The object that kube-apiserver writes for 10.96.0.0/12 with 10.96.0.1 in use (testing/testdata/reference).
+const YAML: &str = "apiVersion: v1\ndata: AQ==\nkind: RangeAllocation\nmetadata: {}\nrange: 10.96.0.0/12\n";
+
+#[test]
+fn yaml_keeps_everything_around_range_and_data() {
+    let data = STANDARD.decode("1234").expect("base64");
+    let other = "range: \"10.96.0.0/12\"\nx:\n- y: 1\n  range: 3\n- z\nkind: \"RangeAllocation\"\nm:\n  range: 3\n  data: |\n    data: é\n\
+                 apiVersion: v2\ndata: AQ==\n";
+    for stored in [YAML, other] {
+        let object = decode(stored.as_bytes());
+        assert_eq!((object.form(), &*object.range, &*object.data), (Form::Yaml, "10.96.0.0/12", &[1][..]), "{stored}");
+        let expected =
+            stored.replace("AQ==", "\"1234\"").replace("\"10.96.0.0/12\"", "1-2").replace("10.96.0.0/12", "1-2");
+        assert_eq!(encoded_with(stored.as_bytes(), "1-2", &data), expected);
+    }
+}
+
+#[test]
+fn yaml_values_are_read_as_kube_apiserver_reads_them() {
+    let yaml = |range: &str, data: &str| YAML.replace("10.96.0.0/12", range).replace("AQ==", data);
+    for empty in ["null", "~", "\"\""] {
+        let object = decode(yaml(empty, empty).as_bytes());
+        assert_eq!((object.is_initialised(), &*object.data), (false, &[][..]), "{empty}");
+        assert_eq!(encoded_with(&object.encode(), "10.96.0.0/12", &[1]), YAML);
+        let rest = encoded_with(&object.encode(), "", &[]);
+        assert_eq!(rest, if "null~".contains(empty) { yaml("null", "null") } else { yaml("\"\"", "\"\"") });
+    }
+    assert_eq!(decode(yaml("\"\\u0031-2\"", "\"AQ==\"").as_bytes()).range, "1-2");
+    // Texts that YAML 1.1 reads as a date, as a time, or as something else than a string are written between quotes.
+    for range in ["2026-01-02", "1:20", "1", "0x1f", "-1", ".5", "no", "-", "a: b", "a #b", "'", "\n", "é"] {
+        let stored = encoded_with(YAML.as_bytes(), range, b"");
+        assert!(stored.contains("range: \""), "{stored}");
+        assert_eq!(decode(stored.as_bytes()).range, range);
+    }
+}
+
+#[test]
+fn yaml_errors_name_their_place() {
+    let end = YAML.len();
+    let at = |part: &str| YAML.find(part).expect(part);
+    let error = |offset, line, reason: &str| DecodeError::Yaml { offset, line, reason: reason.to_owned() };
+    let type_error = |found| DecodeError::NotAString { offset: at("10.96"), field: "range", found };
+    let range = |text: &str| YAML.replace("10.96.0.0/12", text);
+    let (no_key, other_way) = (
+        "this is not a key with a value, as kube-apiserver writes it",
+        "YAML in another form than kube-apiserver writes",
+    );
+    for (stored, expected) in [
+        (YAML.trim_end().to_owned(), DecodeError::Truncated { offset: end - 1 }),
+        (YAML[..at("range")].to_owned(), error(at("range"), 4, "there is no range")),
+        (YAML[..at("kind")].to_owned(), error(at("kind"), 2, "there is no kind")),
+        (YAML.replace("apiVersion: v1\n", ""), error(end - 15, 4, "there is no apiVersion")),
+        (YAML.replace("RangeA", "A"), DecodeError::WrongKind { offset: at("RangeA"), found: "Allocation".to_owned() }),
+        (YAML.replace("v1", "\"\""), DecodeError::WrongApiVersion { offset: at("v1"), found: String::new() }),
+        (range("10"), type_error("a number")),
+        (range("0x1F"), type_error("a number")),
+        (range("1_000.5"), type_error("a number")),
+        (range("-.inf"), type_error("a number")),
+        (range("yes"), type_error("a boolean")),
+        (range(""), DecodeError::NotAString { offset: end - 13, field: "range", found: "nothing in its line" }),
+        (range("[1-2]"), type_error(other_way)),
+        (range("{1-2: 3}"), type_error(other_way)),
+        (range("|"), type_error(other_way)),
+        (range("'1-2'"), type_error(other_way)),
+        (range("\"1-2"), type_error(other_way)),
+        (range("1-2 # 3"), type_error(other_way)),
+        (range("&a 1-2"), type_error(other_way)),
+        (range("!!str 1-2"), type_error(other_way)),
+        (range("*a"), type_error(other_way)),
+        (range("<<"), type_error(other_way)),
+        (range("1-2\r"), type_error(other_way)),
+        (range("1-2\n  3"), error(end - 9, 6, "range has several lines")),
+        (range("1-2\n- 3"), error(end - 9, 6, "range has several lines")),
+        (YAML.replace("range: ", "range:"), error(at("range"), 5, no_key)),
+        (YAML.replace("range: ", "range:\t"), error(at("range"), 5, no_key)),
+        (YAML.replace("metadata", "\tmetadata"), error(at("metadata"), 4, no_key)),
+        (YAML.replace("metadata", "# metadata"), error(at("metadata"), 4, no_key)),
+        (YAML.replace("metadata", "? metadata"), error(at("metadata"), 4, no_key)),
+        (YAML.replace("metadata", "\"metadata\""), error(at("metadata"), 4, no_key)),
+        (format!("{YAML}range: 1-2\n"), error(end, 6, "range is there for the second time")),
+        (format!("{YAML}<<: {{range: 1-2}}\n"), error(end, 6, no_key)),
+        (format!("{YAML}---\n{YAML}"), error(end, 6, no_key)),
+        (format!("{YAML}\n"), error(end, 6, no_key)),
+        (YAML.replace("AQ==", "AQ="), DecodeError::Base64 { offset: at("AQ") + 3 }),
+        (YAML.replace("AQ==", "\"A*==\""), DecodeError::Base64 { offset: at("AQ") + 2 }),
+        (YAML.replace("AQ==", "12"), DecodeError::NotAString { offset: at("AQ"), field: "data", found: "a number" }),
+        (YAML.replace("AQ==", "true"), DecodeError::NotAString { offset: at("AQ"), field: "data", found: "a boolean" }),
+    ] {
+        assert_eq!(decode_error(stored.as_bytes()), expected, "{stored}");
+    }
+    let text = error(3, 1, "there is no data").to_string();
+    assert_eq!(text, "YAML at byte 3, in line 1: there is no data");
+    let invalid = [YAML.as_bytes(), b"x: \xff\n"].concat();
+    assert_eq!(decode_error(&invalid), DecodeError::InvalidUtf8 { offset: end + 3 });
+    for no_yaml in ["a", "apiVersion", "- apiVersion: v1\n", "---\n", "é: b\n", "\"a\": b\n"] {
+        assert!(matches!(decode_error(no_yaml.as_bytes()), DecodeError::NotARangeAllocation { .. }), "{no_yaml}");
+    }
+}
+
 // Damage.
 
 /// Decodes what may be anything: the result is an error inside the input, or a value that
@@ -677,13 +781,14 @@ fn decode_anything(stored: &[u8]) -> bool {
 
 fn small_values() -> Vec<Vec<u8>> {
     let mut values = Vec::new();
-    for form in [Form::Protobuf, Form::Json] {
+    for form in [Form::Protobuf, Form::Json, Form::Yaml] {
         let mut object = RangeAllocation::new(form);
         values.push(object.encode());
         object.range = "10.0.0.0/24".to_owned();
         object.data = (0..31).map(|byte| byte * 8).collect();
         values.push(object.encode());
     }
+    values.push(YAML.replace(" {}", "\n  labels:\n    a: \"b\"\n  name: |\n    x").into_bytes());
     values.push(json(r#","range":"\u0031-2","x":[{"y":1e5}],"data":"AQ\n==","range":null"#));
     let ports = fixtures().into_iter().find(|(path, _)| path.ends_with("clean-servicenodeports.bin.gz"));
     values.push(ports.expect("clean-servicenodeports").1);
@@ -741,10 +846,11 @@ fn random_bytes_behind_good_beginnings_are_handled() {
     let mut refused = 0;
     for round in 0..ROUNDS {
         let tail = random.bytes(40);
-        let value = match round % 4 {
+        let value = match round % 5 {
             0 => [b"k8s\0", &tail[..]].concat(),
             1 => enveloped(&tail),
             2 => enveloped(&length_delimited(2, &tail)),
+            3 => [YAML.as_bytes(), &tail].concat(),
             _ => [HEAD.as_bytes(), &tail].concat(),
         };
         refused += usize::from(!decode_anything(&value));

@@ -16,6 +16,8 @@ pub type rk_form = u32;
 pub const RK_FORM_PROTOBUF: rk_form = 1;
 /// A JSON object.
 pub const RK_FORM_JSON: rk_form = 2;
+/// A YAML mapping.
+pub const RK_FORM_YAML: rk_form = 3;
 
 /// A stored RangeAllocation: range, data, and everything else that a rewrite must preserve.
 pub struct rk_range_allocation(Handle<RangeAllocation>);
@@ -41,6 +43,7 @@ pub unsafe extern "C" fn rk_range_allocation_new(form: rk_form, object: *mut *mu
         let form = match form {
             RK_FORM_PROTOBUF => Form::Protobuf,
             RK_FORM_JSON => Form::Json,
+            RK_FORM_YAML => Form::Yaml,
             _ => return Err(rk_result::InvalidArgument),
         };
         out.give(rk_range_allocation(Handle::new(RangeAllocation::new(form))));

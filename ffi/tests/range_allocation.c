@@ -33,7 +33,7 @@ int main(int argc, char **argv) {
   CHECK(argc > 1);
   for (int i = 1; i < argc; i++) round_trip(argv[i]);
 
-  for (uint32_t form = RK_FORM_PROTOBUF; form <= RK_FORM_JSON; form++) {
+  for (uint32_t form = RK_FORM_PROTOBUF; form <= RK_FORM_YAML; form++) {
     rk_range_allocation *object = NULL;
     CHECK_OK(rk_range_allocation_new(form, &object));
     const uint8_t data[2] = {1, 2};

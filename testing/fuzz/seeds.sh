@@ -8,7 +8,7 @@ testdata=../testdata
 
 made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
-mkdir -p "$made"/{address,bootstrap_plan,range_allocation_json,range_allocation_protobuf,lease,ranges,snapshot}
+mkdir -p "$made"/{address,bootstrap_plan,range_allocation_json,range_allocation_protobuf,range_allocation_yaml,lease,ranges,snapshot}
 
 for packed in "$testdata"/kube-*/*.bin.gz; do
 	name=$(basename "$(dirname "$packed")")-$(basename "$packed" .bin.gz)
@@ -28,6 +28,11 @@ while read -r value; do
 	line=$((line + 1))
 	base64 -d <<<"$value" >"$made/range_allocation_json/reference-$line"
 done < <(column envelopes json)
+line=0
+while read -r value; do
+	line=$((line + 1))
+	base64 -d <<<"$value" >"$made/range_allocation_yaml/reference-$line"
+done < <(column envelopes yaml)
 
 line=0
 while IFS= read -r value; do
@@ -59,6 +64,7 @@ while read -r value; do
 	base64 -d <<<"$value" >"$made/lease/document-$line"
 done < <(grep -o '"value": "azhz[^"]*"' ../../docs/bootstrap-json.md | cut -d '"' -f 4 | sort -u)
 printf '%s' '{"kind":"Endpoints","metadata":{"generation":7},"subsets":[{"addresses":[{"ip":"10.0.0.1"}]}]}' >"$made/lease/json"
+printf 'apiVersion: v1\nkind: Endpoints\nmetadata:\n  generation: 7\nsubsets:\n- addresses:\n  - ip: 10.0.0.1\n' >"$made/lease/yaml"
 
 # At once, and only what is new: a fuzzer, or a test of another make, may read the folder.
 (cd "$made" && find . -type f) | while read -r file; do

@@ -78,6 +78,46 @@ fn json_of_old_clusters_is_read() {
     assert!(message.contains("line 1 column"), "{message}");
 }
 
+/// As kube-apiserver 1.37.2 with `--storage-media-type=application/yaml` stored it.
+const YAML: &str =
+    "apiVersion: v1\nkind: Endpoints\nmetadata:\n  generation: 7\nsubsets:\n- addresses:\n  - ip: 10.0.0.1\n";
+
+#[test]
+fn yaml_is_read() {
+    assert_eq!(Lease::decode(YAML.as_bytes()), Ok(Lease { address: "10.0.0.1".into(), generation: 7 }));
+    // By k8s.io/api/core/v1, Endpoints: more fields, addresses and subsets, in the order of their names.
+    let more = "apiVersion: v1\nkind: Endpoints\nmetadata:\n  annotations:\n    a: |\n      generation: 8\n      ip: 10.0.0.8\n  \
+                generation: 7\n  name: a\nsubsets:\n- addresses:\n  - hostname: a\n    ip: fd00::1\n    nodeName: b\n  - ip: 10.0.0.2\n  \
+                notReadyAddresses:\n  - ip: 10.0.0.3\n  ports:\n  - name: ip\n    port: 6443\n- addresses:\n  - ip: 10.0.0.4\n";
+    assert_eq!(Lease::decode(more.as_bytes()), Ok(Lease { address: "fd00::1".into(), generation: 7 }));
+    let bare = "apiVersion: v1\nkind: Endpoints\nmetadata: {}\nsubsets:\n- addresses:\n  - ip: 10.0.0.1\n";
+    assert_eq!(Lease::decode(bare.as_bytes()), Ok(Lease { address: "10.0.0.1".into(), generation: 0 }));
+
+    let yaml = |message: &str| Err(DecodeError::Yaml { message: message.into() });
+    for (value, expected) in [
+        (YAML.replace("Endpoints", "Service"), Err(DecodeError::Kind { kind: "Service".into() })),
+        (YAML.replace("kind: Endpoints\n", ""), Err(DecodeError::Kind { kind: String::new() })),
+        (YAML.replace("addresses", "notReadyAddresses"), Err(DecodeError::NoAddress)),
+        (YAML.replace("  - ip: 10.0.0.1", "  - hostname: a"), Err(DecodeError::NoAddress)),
+        (YAML.replace("10.0.0.1", "10"), yaml("ip at byte 87 is a number, not a string")),
+        (
+            YAML.replace("10.0.0.1", "*a"),
+            yaml("ip at byte 87 is YAML in another form than kube-apiserver writes, not a string"),
+        ),
+        (YAML.replace(": 7", ": seven"), yaml("generation: invalid digit found in string")),
+        (YAML.trim_end().to_owned(), yaml("the value is cut off at byte 95")),
+        (
+            YAML.replace("metadata", "\tmetadata"),
+            yaml("YAML at byte 31, in line 3: this is not a key with a value, as kube-apiserver writes it"),
+        ),
+        ("---\n".to_owned() + YAML, Err(DecodeError::Unknown)),
+        ("- a: b\n".to_owned(), Err(DecodeError::Unknown)),
+        ("text".to_owned(), Err(DecodeError::Unknown)),
+    ] {
+        assert_eq!(Lease::decode(value.as_bytes()), expected, "{value}");
+    }
+}
+
 #[test]
 fn damaged_values_give_an_error_or_a_lease_and_never_a_panic() {
     let good = Lease { address: "10.0.0.1".into(), generation: 300 }.encode();

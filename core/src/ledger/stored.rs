@@ -29,9 +29,9 @@ pub enum OpenError {
     /// The bytes are not a RangeAllocation, or what it has in field 15 is not of a ledger.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// The object is JSON.
-    #[error("the stored object is JSON; a ledger is stored in protobuf's form")]
-    Json,
+    /// The object is JSON or YAML.
+    #[error("the stored object is JSON or YAML; a ledger is stored in protobuf's form")]
+    NotProtobuf,
     /// The object is of another range.
     #[error("the stored ledger is of range {found:?}, expected {expected:?}")]
     OtherRange {
@@ -81,7 +81,7 @@ impl Ledger {
         if stored.is_empty() {
             return Ok(Self::new(pool, seed));
         }
-        let (mut object, place) = RangeAllocation::decode_ledger(stored)?.ok_or(OpenError::Json)?;
+        let (mut object, place) = RangeAllocation::decode_ledger(stored)?.ok_or(OpenError::NotProtobuf)?;
         let mut ledger = Self::new(pool, seed);
         let data = std::mem::take(&mut object.data);
         let found = std::mem::take(&mut object.range);

@@ -13,7 +13,7 @@ pub enum DecodeError {
         /// Always 0.
         offset: usize,
     },
-    /// The value is neither Kubernetes' protobuf nor a JSON object.
+    /// The value is neither Kubernetes' protobuf nor an object in JSON or YAML.
     #[error("the stored value is not a RangeAllocation: it begins with \"{found}\"")]
     NotARangeAllocation {
         /// Always 0.
@@ -105,9 +105,19 @@ pub enum DecodeError {
         /// The parser's message.
         reason: String,
     },
-    /// A JSON field does not hold a string.
+    /// The value is text that is not YAML of the form that a kube-apiserver writes.
+    #[error("YAML at byte {offset}, in line {line}: {reason}")]
+    Yaml {
+        /// The byte that does not fit.
+        offset: usize,
+        /// Its line, from 1 on.
+        line: usize,
+        /// The parser's message, or what is not supported.
+        reason: String,
+    },
+    /// A field of JSON or YAML does not hold a string.
     #[error("{field} at byte {offset} is {found}, not a string")]
-    JsonType {
+    NotAString {
         /// Start of the field's value.
         offset: usize,
         /// The field.
@@ -115,13 +125,13 @@ pub enum DecodeError {
         /// The type of the value, such as `a number`.
         found: &'static str,
     },
-    /// JSON `data` is not standard base64 with padding.
+    /// `data` of JSON or YAML is not standard base64 with padding.
     #[error("data is not base64 at byte {offset}")]
     Base64 {
         /// The symbol that does not fit. Where `data` is written with escapes: its start.
         offset: usize,
     },
-    /// The range, or JSON text, is not UTF-8.
+    /// The range, or the text of JSON, is not UTF-8.
     #[error("the text is not UTF-8 at byte {offset}")]
     InvalidUtf8 {
         /// The first byte that is not UTF-8.
@@ -145,7 +155,8 @@ impl DecodeError {
             | DecodeError::WrongApiVersion { offset, .. }
             | DecodeError::ContentEncoding { offset, .. }
             | DecodeError::JsonSyntax { offset, .. }
-            | DecodeError::JsonType { offset, .. }
+            | DecodeError::Yaml { offset, .. }
+            | DecodeError::NotAString { offset, .. }
             | DecodeError::Base64 { offset }
             | DecodeError::InvalidUtf8 { offset } => offset,
         }

@@ -10,19 +10,13 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
-use base64::Engine;
-use base64::alphabet;
-use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use serde::Deserializer;
 use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::error::excerpt;
+use super::text::{EMPTY_STRING, NULL, Slot, Surroundings, decode_base64};
 use super::{DecodeError, Part, RangeAllocation};
-
-/// Standard base64 with padding. Like Go's decoder it ignores set bits after the last byte.
-const BASE64: GeneralPurpose =
-    GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
 /// A fresh object up to the value of `range`. 1.36 writes empty metadata like this; older servers write a null
 /// `creationTimestamp` into it.
@@ -31,66 +25,12 @@ const FRESH_MIDDLE: &str = r#","data":"#;
 /// Go's encoder ends each value with a line feed.
 const FRESH_TAIL: &str = "}\n";
 
-const NULL: &str = "null";
-const EMPTY_STRING: &str = "\"\"";
-
-/// The text without the values of `range` and `data`, and their places.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Surroundings {
-    text: String,
-    /// The places of range and data in `text`, in their order.
-    slots: [Slot; 2],
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Slot {
-    part: Part,
-    at: usize,
-    /// The text for an empty value: an empty string, null, or nothing.
-    empty: &'static str,
-    /// The key is not in `text`, so it is written with the value.
-    write_key: bool,
-}
-
-impl Surroundings {
-    pub(super) fn fresh() -> Self {
-        let slot = |part, at| Slot { part, at, empty: EMPTY_STRING, write_key: false };
-        Surroundings {
-            text: [FRESH_HEAD, FRESH_MIDDLE, FRESH_TAIL].concat(),
-            slots: [slot(Part::Range, FRESH_HEAD.len()), slot(Part::Data, FRESH_HEAD.len() + FRESH_MIDDLE.len())],
-        }
-    }
-
-    /// Appends the encoded object to `out`.
-    pub(super) fn encode(&self, range: &str, data: &[u8], out: &mut Vec<u8>) {
-        // Room for both values with quotes, and for both keys.
-        out.reserve(self.text.len() + range.len() + data.len().div_ceil(3) * 4 + 32);
-        let text = self.text.as_bytes();
-        let mut done = 0;
-        for slot in self.slots {
-            out.extend_from_slice(&text[done..slot.at]);
-            done = slot.at;
-            let (key, is_empty) = match slot.part {
-                Part::Range => ("range", range.is_empty()),
-                Part::Data => ("data", data.is_empty()),
-            };
-            if is_empty {
-                out.extend_from_slice(slot.empty.as_bytes());
-                continue;
-            }
-            if slot.write_key {
-                out.extend_from_slice(b",\"");
-                out.extend_from_slice(key.as_bytes());
-                out.extend_from_slice(b"\":");
-            }
-            out.push(b'"');
-            match slot.part {
-                Part::Range => write_escaped(range, out),
-                Part::Data => write_base64(data, out),
-            }
-            out.push(b'"');
-        }
-        out.extend_from_slice(&text[done..]);
+/// A fresh object's text, and the places of its values.
+pub(super) fn fresh() -> Surroundings {
+    let slot = |part, at| Slot { part, at, empty: EMPTY_STRING, write_key: false };
+    Surroundings {
+        text: [FRESH_HEAD, FRESH_MIDDLE, FRESH_TAIL].concat(),
+        slots: [slot(Part::Range, FRESH_HEAD.len()), slot(Part::Data, FRESH_HEAD.len() + FRESH_MIDDLE.len())],
     }
 }
 
@@ -275,7 +215,7 @@ impl Member {
             Some(b't' | b'f') => "a boolean",
             _ => "a number",
         };
-        Err(DecodeError::JsonType { offset: start, field: self.name, found })
+        Err(DecodeError::NotAString { offset: start, field: self.name, found })
     }
 
     /// The bytes that the value encodes; empty if there is none.
@@ -289,14 +229,8 @@ impl Member {
         } else {
             symbols
         };
-        BASE64.decode(symbols.as_bytes()).map_err(|error| {
-            let index = match error {
-                base64::DecodeError::InvalidByte(index, _) => index,
-                base64::DecodeError::InvalidLastSymbol { offset, .. } => offset,
-                base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => symbols.len(),
-            };
-            DecodeError::Base64 { offset: if is_escaped { start } else { start + 1 + index } }
-        })
+        decode_base64(&symbols)
+            .map_err(|index| DecodeError::Base64 { offset: if is_escaped { start } else { start + 1 + index } })
     }
 
     /// The place of this member's value in the text, and the slot for it (whose place in the remaining text is not
@@ -336,35 +270,4 @@ fn syntax_error(error: &serde_json::Error, text: &str, start: usize) -> DecodeEr
         offset: start + offset.min(text.len()),
         reason: reason.strip_suffix(&position).unwrap_or(&reason).to_owned(),
     }
-}
-
-/// Escapes as Go's encoder does, which keeps JSON safe inside HTML and JavaScript.
-fn write_escaped(text: &str, out: &mut Vec<u8>) {
-    let mut utf8 = [0; 4];
-    for character in text.chars() {
-        let escape = match character {
-            '"' => b'"',
-            '\\' => b'\\',
-            '\n' => b'n',
-            '\r' => b'r',
-            '\t' => b't',
-            '\u{8}' => b'b',
-            '\u{c}' => b'f',
-            '\0'..='\u{1f}' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                out.extend_from_slice(format!("\\u{:04x}", u32::from(character)).as_bytes());
-                continue;
-            }
-            _ => {
-                out.extend_from_slice(character.encode_utf8(&mut utf8).as_bytes());
-                continue;
-            }
-        };
-        out.extend_from_slice(&[b'\\', escape]);
-    }
-}
-
-fn write_base64(data: &[u8], out: &mut Vec<u8>) {
-    let start = out.len();
-    out.resize(start + data.len().div_ceil(3) * 4, b'=');
-    BASE64.encode_slice(data, &mut out[start..]).expect("three bytes give four symbols");
 }

@@ -1,13 +1,14 @@
 //! The stored RangeAllocation: the object that a kube-apiserver keeps in etcd under `/registry/ranges/NAME`.
 //!
-//! Two forms exist. [`Form::Protobuf`] is what every current server writes: the four bytes
+//! Three forms exist. [`Form::Protobuf`] is what every current server writes by default: the four bytes
 //! `k8s\0`, then a `runtime.Unknown` message that wraps the RangeAllocation. [`Form::Json`] is
-//! found in old clusters and where the kind is a custom resource (OpenShift's `scc-uid`).
+//! found in old clusters and where the kind is a custom resource (OpenShift's `scc-uid`). A server with
+//! `--storage-media-type` writes JSON, or [`Form::Yaml`].
 //!
-//! A [`RangeAllocation`] has `range` and `data` as values, and everything around them (metadata, unknown fields, JSON
-//! spelling) as the bytes that were read, with two slots into which encoding writes the current values. So a rewrite
-//! changes these two values and nothing else, and an object that kube-apiserver wrote encodes to the bytes it was read
-//! from.
+//! A [`RangeAllocation`] has `range` and `data` as values, and everything around them (metadata, unknown fields, the
+//! spelling of JSON and YAML) as the bytes that were read, with two slots into which encoding writes the current
+//! values. So a rewrite changes these two values and nothing else, and an object that kube-apiserver wrote encodes to
+//! the bytes it was read from.
 //!
 //! ```
 //! use rangekeeper::range_allocation::{Form, RangeAllocation};
@@ -25,13 +26,19 @@
 mod error;
 mod json;
 mod protobuf;
+mod text;
+mod yaml;
 
 #[cfg(feature = "ledger")]
 use std::ops::Range;
 
+use text::Syntax;
+
 pub use error::DecodeError;
 #[doc(hidden)]
 pub use protobuf::{Field, Reader, write_bytes, write_number};
+#[doc(hidden)]
+pub use yaml::{Line, Lines, lines};
 
 /// The encodings in which a RangeAllocation is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,6 +47,8 @@ pub enum Form {
     Protobuf,
     /// A JSON object, `data` in standard base64 with padding.
     Json,
+    /// The same as YAML.
+    Yaml,
 }
 
 /// The stored object: `range`, `data`, and everything around them, which survives a rewrite.
@@ -56,7 +65,8 @@ pub struct RangeAllocation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Surroundings {
     Protobuf(protobuf::Surroundings),
-    Json(json::Surroundings),
+    Json(text::Surroundings),
+    Yaml(text::Surroundings),
 }
 
 /// The two parts of the object that encoding rewrites.
@@ -72,19 +82,20 @@ impl RangeAllocation {
     pub fn new(form: Form) -> Self {
         let surroundings = match form {
             Form::Protobuf => Surroundings::Protobuf(protobuf::Surroundings::fresh()),
-            Form::Json => Surroundings::Json(json::Surroundings::fresh()),
+            Form::Json => Surroundings::Json(json::fresh()),
+            Form::Yaml => Surroundings::Yaml(yaml::fresh()),
         };
         RangeAllocation { range: String::new(), data: Vec::new(), surroundings }
     }
 
-    /// Decodes a stored value of either form.
+    /// Decodes a stored value of any form.
     ///
-    /// Costs one scan over the fields and one copy of `data` (JSON: a scan of the text). Memory
+    /// Costs one scan over the fields and one copy of `data` (JSON and YAML: a scan of the text). Memory
     /// is bounded by a small multiple of the length of `stored`, whatever lengths it claims.
     ///
-    /// In protobuf, `v1` / `RangeAllocation` is accepted; in JSON, the kind `RangeAllocation` of
+    /// In protobuf, `v1` / `RangeAllocation` is accepted; in JSON and YAML, the kind `RangeAllocation` of
     /// any apiVersion. Of a repeated field the last one counts, as in Kubernetes' decoders, and encoding writes it
-    /// once. Metadata must be well-formed, but is not checked further.
+    /// once; YAML has no repeated fields. Metadata must be well-formed, but is not checked further.
     ///
     /// # Errors
     /// See [`DecodeError`]; each names the byte offset in `stored`.
@@ -99,7 +110,7 @@ impl RangeAllocation {
         match stored.iter().find(|byte| !byte.is_ascii_whitespace()) {
             Some(b'{') => json::decode(stored),
             _ if stored.is_empty() => Err(DecodeError::Empty { offset: 0 }),
-            _ => Err(DecodeError::NotARangeAllocation {
+            _ => yaml::decode(stored)?.ok_or_else(|| DecodeError::NotARangeAllocation {
                 offset: 0,
                 found: stored[..stored.len().min(8)].escape_ascii().to_string(),
             }),
@@ -107,7 +118,7 @@ impl RangeAllocation {
     }
 
     /// Decodes the stored value of a ledger. Returns the object without the ledger's state, and the place of that in
-    /// `stored`; `None` if the value is JSON.
+    /// `stored`; `None` if the value is JSON or YAML.
     #[cfg(feature = "ledger")]
     pub(crate) fn decode_ledger(stored: &[u8]) -> Result<Option<(Self, Range<usize>)>, DecodeError> {
         if stored.starts_with(protobuf::PREFIX) {
@@ -121,6 +132,7 @@ impl RangeAllocation {
         match self.surroundings {
             Surroundings::Protobuf(_) => Form::Protobuf,
             Surroundings::Json(_) => Form::Json,
+            Surroundings::Yaml(_) => Form::Yaml,
         }
     }
 
@@ -143,17 +155,18 @@ impl RangeAllocation {
     }
 
     /// Like [`encode_into`](Self::encode_into), with `range` and `data` instead of the object's own, for a writer that
-    /// keeps its bitmap elsewhere. Costs one copy of `data` (JSON: its base64 form).
+    /// keeps its bitmap elsewhere. Costs one copy of `data` (JSON and YAML: its base64 form).
     pub fn encode_with(&self, range: &str, data: &[u8], out: &mut Vec<u8>) {
         self.encode_ledger(range, data, &[], out);
     }
 
-    /// Like [`encode_with`](Self::encode_with), with the state of a ledger, which JSON has no place for.
+    /// Like [`encode_with`](Self::encode_with), with the state of a ledger, which JSON and YAML have no place for.
     pub(crate) fn encode_ledger(&self, range: &str, data: &[u8], ledger: &[u8], out: &mut Vec<u8>) {
         out.clear();
         match &self.surroundings {
             Surroundings::Protobuf(surroundings) => surroundings.encode(range, data, ledger, out),
-            Surroundings::Json(surroundings) => surroundings.encode(range, data, out),
+            Surroundings::Json(surroundings) => surroundings.encode(Syntax::Json, range, data, out),
+            Surroundings::Yaml(surroundings) => surroundings.encode(Syntax::Yaml, range, data, out),
         }
     }
 }

@@ -66,6 +66,7 @@ const (
 	StrategyDynamicBandFirst                = 1003
 	FormProtobuf                            = 1
 	FormJSON                                = 2
+	FormYaml                                = 3
 	ProtocolTCP                             = 0
 	ProtocolUDP                             = 1
 	ProtocolSCTP                            = 2

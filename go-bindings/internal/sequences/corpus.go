@@ -26,6 +26,7 @@ var corpora = map[string]func(s *sequence, input []byte){
 	"lease":                     lease,
 	"range_allocation_json":     decode,
 	"range_allocation_protobuf": decode,
+	"range_allocation_yaml":     decode,
 	"ranges":                    text,
 	"repair":                    choices(audits),
 	"service_batch":             choices(audits),

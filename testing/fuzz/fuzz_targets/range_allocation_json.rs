@@ -12,6 +12,8 @@ fuzz_target!(|stored: &[u8]| {
     }
     let naive = json::decode(stored);
     let object = match RangeAllocation::decode(stored) {
+        // The target range_allocation_yaml.
+        Ok(object) if object.form() == Form::Yaml => return,
         Ok(object) => object,
         Err(error) => {
             assert_eq!(naive, None, "{error}");

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"math/big"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,9 +27,10 @@ type envelopeRow struct {
 	Data *string `json:"data"`
 	// ResourceVersion is in the metadata. A kube-apiserver clears it before it stores.
 	ResourceVersion string `json:"resource_version"`
-	// Protobuf and JSON are the stored values, in base64.
-	Protobuf string `json:"protobuf"`
-	JSON     string `json:"json"`
+	// Protobuf, JSON and YAML are the stored values, in base64; null if the reference cannot encode the object.
+	Protobuf string  `json:"protobuf"`
+	JSON     string  `json:"json"`
+	YAML     *string `json:"yaml"`
 }
 
 func envelopeRows() ([]any, error) {
@@ -37,6 +39,10 @@ func envelopeRows() ([]any, error) {
 		return nil, err
 	}
 	jsonCodec, err := storageCodec("application/json")
+	if err != nil {
+		return nil, err
+	}
+	yamlCodec, err := storageCodec("application/yaml")
 	if err != nil {
 		return nil, err
 	}
@@ -51,6 +57,12 @@ func envelopeRows() ([]any, error) {
 			return nil, fmt.Errorf("%s: %w", input.name, err)
 		}
 		if row.JSON, err = encode(jsonCodec, input.object); err != nil {
+			return nil, fmt.Errorf("%s: %w", input.name, err)
+		}
+		// The one refusal is of a control character, which JSON has as it is.
+		if text, err := encode(yamlCodec, input.object); err == nil {
+			row.YAML = &text
+		} else if !strings.Contains(err.Error(), "control characters are not allowed") {
 			return nil, fmt.Errorf("%s: %w", input.name, err)
 		}
 		rows = append(rows, row)
@@ -141,7 +153,7 @@ func envelopeInputs() []envelopeInput {
 		change(&meta)
 		return meta
 	}
-	return []envelopeInput{
+	inputs := []envelopeInput{
 		{"empty object, data absent", object(bare, "", nil)},
 		{"empty object, data empty", object(bare, "", []byte{})},
 		{"data absent", object(bare, "10.96.0.0/12", nil)},
@@ -174,7 +186,28 @@ func envelopeInputs() []envelopeInput {
 		}), "10.96.0.0/12", bits(5))},
 		{"labels", object(only(func(m *metav1.ObjectMeta) { m.Labels = map[string]string{"z": "26", "a": "1", "m": ""} }), "10.96.0.0/12", bits(5))},
 		{"annotations with markup", object(only(func(m *metav1.ObjectMeta) { m.Annotations = full.Annotations }), "10.96.0.0/12", bits(5))},
+		{"annotations of several lines", object(only(func(m *metav1.ObjectMeta) {
+			m.Annotations = map[string]string{
+				"lines":   "range: 1-2\ndata: AQ==\n",
+				"long":    strings.Repeat("range: 1-2 'data' \"AQ==\" # ", 20),
+				"unicode": full.Annotations["unicode"],
+				"control": "tab\there\nnew\rline\x01\\\"\u0085\ufeff",
+			}
+		}), "10.96.0.0/12", bits(5))},
 		{"managedFields", object(only(func(m *metav1.ObjectMeta) { m.ManagedFields = full.ManagedFields }), "10.96.0.0/12", bits(5))},
 		{"generation negative", object(only(func(m *metav1.ObjectMeta) { m.Generation = -1 }), "10.96.0.0/12", bits(5))},
 	}
+	// Texts of base64 that would not be strings in YAML without quotes, and some that would be.
+	for _, text := range []string{
+		"true", "True", "TRUE", "null", "Null", "NULL", "tRUe", "nullnull", "1234", "0189", "0017", "+123", "1e10", "1E+5", "1e+1e+10",
+		"0x12", "0XAB", "0xyz", "0b11", "0b12", "0o17", "0o18", "12345678", "123456789012", "12345678901234567890", "99999999999999999999",
+		"0xffffffffffffffffff", "+9223372036854775807", "1234E567", "+Inf", "+inf", "infinity", "1/2+", "+/+/", "/w==",
+	} {
+		data, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			panic(err)
+		}
+		inputs = append(inputs, envelopeInput{"data " + text, object(bare, "30000-32767", data)})
+	}
+	return inputs
 }
