@@ -40,6 +40,9 @@ type Plan struct {
 	Summary PlanSummary `json:"summary"`
 	// Applied reports whether it was carried out.
 	Applied bool `json:"applied"`
+	// Incomplete reports whether an error or an interrupt ended the repair before all was done. What is set and cleared
+	// was written all the same.
+	Incomplete bool `json:"incomplete,omitempty"`
 }
 
 // RangePlan is what changes in one bitmap, values ascending.
@@ -178,6 +181,12 @@ func (p *Plan) Leaves() bool {
 // SetApplied records that the plan was carried out. From then on the summary counts what is left.
 func (p *Plan) SetApplied() {
 	p.Applied = true
+	p.summarize()
+}
+
+// SetIncomplete records that the repair has ended before all was done. If it has written nothing, it was not applied.
+func (p *Plan) SetIncomplete() {
+	p.Incomplete, p.Applied = true, p.ChangesAny()
 	p.summarize()
 }
 

@@ -327,20 +327,57 @@ func checkDatabase(ctx context.Context, dir string) error {
 // data directory.
 func guard(fn func() error) (err error) {
 	defer func() {
-		if r := recover(); r != nil {
+		switch r := recover().(type) {
+		case nil:
+		case *gaveUpError:
+			err = r
+		default:
 			err = fmt.Errorf("%v", r)
 		}
 	}()
 	return fn()
 }
 
-// quietLogger writes only the errors on which etcd panics or gives up, and makes it panic
-// where it would end the process.
-func quietLogger() *zap.Logger {
-	core := zapcore.NewCore(
-		zapcore.NewConsoleEncoder(zap.NewProductionEncoderConfig()),
-		zapcore.Lock(os.Stderr),
-		zapcore.DPanicLevel,
-	)
-	return zap.New(core, zap.WithFatalHook(zapcore.WriteThenPanic))
+// quietLogger is silent. Where etcd would panic or end the process, it panics with a [gaveUpError].
+func quietLogger() *zap.Logger { return zap.New(panicking{zapcore.DPanicLevel}) }
+
+// panicking is the core of a logger that panics with each entry.
+type panicking struct{ zapcore.LevelEnabler }
+
+func (p panicking) With([]zapcore.Field) zapcore.Core { return p }
+
+func (p panicking) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if p.Enabled(entry.Level) {
+		return checked.AddCore(entry, p)
+	}
+	return checked
+}
+
+func (panicking) Write(entry zapcore.Entry, fields []zapcore.Field) error {
+	panic(&gaveUpError{entry.Message, fields})
+}
+
+func (panicking) Sync() error { return nil }
+
+// gaveUpError is the last log entry of an etcd that cannot go on.
+type gaveUpError struct {
+	message string
+	fields  []zapcore.Field
+}
+
+func (e *gaveUpError) Error() string {
+	if cause := e.Unwrap(); cause != nil {
+		return fmt.Sprintf("%s: %v", e.message, cause)
+	}
+	return e.message
+}
+
+// Unwrap returns the error that the entry has, nil if it has none.
+func (e *gaveUpError) Unwrap() error {
+	for _, field := range e.fields {
+		if err, ok := field.Interface.(error); ok {
+			return err
+		}
+	}
+	return nil
 }

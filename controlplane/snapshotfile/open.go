@@ -261,7 +261,7 @@ func (f *File) spool(stream io.Reader) error {
 	case source.err != nil:
 		return f.errorf("%w", source.err)
 	case err != nil:
-		return f.errorf("write a temporary copy to %s: %w", os.TempDir(), err)
+		return f.errorf("a temporary copy: %w; name another folder with TMPDIR, or decompress the file", err)
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -82,7 +81,7 @@ func WriteRepaired(ctx context.Context, src, dst string, newValues map[string][]
 
 	out, err := newfile.Create(filepath.Dir(dst))
 	if err != nil {
-		return Written{}, fmt.Errorf("write %s: %w", dst, err)
+		return Written{}, target.Failed(err)
 	}
 	defer out.Remove()
 	compressed := strings.HasSuffix(dst, ".gz")
@@ -92,7 +91,7 @@ func WriteRepaired(ctx context.Context, src, dst string, newValues map[string][]
 	}
 	f.progress.expect(readings * f.size)
 	if err := f.copyTo(ctx, out.File); err != nil {
-		return Written{}, fmt.Errorf("write %s: %w", dst, err)
+		return Written{}, target.Failed(err)
 	}
 	err = f.guard(func() error {
 		if len(newValues) > 0 {
@@ -103,15 +102,15 @@ func WriteRepaired(ctx context.Context, src, dst string, newValues map[string][]
 		return cutAfterLastPage(out.Name())
 	})
 	if err != nil {
-		return Written{}, fmt.Errorf("write %s: %w", dst, err)
+		return Written{}, target.Failed(err)
 	}
 	if err := f.seal(ctx, out.File, !isDamaged); err != nil {
-		return Written{}, fmt.Errorf("write %s: %w", dst, err)
+		return Written{}, target.Failed(err)
 	}
 	written := out
 	if compressed {
 		if written, err = f.compress(ctx, out.File, filepath.Dir(dst)); err != nil {
-			return Written{}, fmt.Errorf("write %s: %w", dst, err)
+			return Written{}, target.Failed(err)
 		}
 		defer written.Remove()
 	}

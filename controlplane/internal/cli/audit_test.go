@@ -75,7 +75,7 @@ func TestUnseenIsNoZero(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"cluster prod (https://127.0.0.1:6443), revision 7, ", "\nok for all that the Kubernetes API shows: nothing found in 1 Service\n",
+		"Kubernetes API https://127.0.0.1:6443 (context prod), revision 7,", "\nok for all that the Kubernetes API shows: nothing found in 1 Service\n",
 		"     0  break traffic now\n        not shown: the range of ClusterIPs; the range of node ports\n",
 		"     0  are wasted\n        not shown: leaked and unrecorded ClusterIPs; leaked and unrecorded node\n        ports\n",
 		"servicenodeports  30000-32767  unseen  2768  at least 0  at most 2768\n",

@@ -272,6 +272,17 @@ func TestStaleBitmap(t *testing.T) {
 	runJSON[audit.Report](t, exitOK, "audit", "--etcd-snapshot", repaired, "--mode", "bitmap")
 }
 
+// TestModeOfObjects asks for the bitmap of a cluster that has none.
+func TestModeOfObjects(t *testing.T) {
+	file := etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz")
+	want := []string{file + ": --mode bitmap: this cluster has no bitmap of ClusterIPs; its API servers record them as IPAddress objects, so leave out --mode"}
+	for _, line := range []string{"audit", "repair", "show serviceips", "free serviceips", "explain 10.96.0.1"} {
+		runFails(t, exitInput, want, append(strings.Fields(line), "--etcd-snapshot", file, "--mode", "bitmap")...)
+	}
+	etcd := etcdtest.Start(t, file)
+	runFails(t, exitInput, []string{"--mode bitmap: this cluster has no bitmap"}, "repair", "--apply", "--mode", "bitmap", "--endpoints", etcd.Endpoints()[0])
+}
+
 func TestUninitialized(t *testing.T) {
 	// A cluster without Services in which no kube-apiserver has started yet.
 	empty := map[string][]byte{nodePortsKey: stored(t, "", nil)}

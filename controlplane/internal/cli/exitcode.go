@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"syscall"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
@@ -26,6 +27,7 @@ const (
 	exitUnreachable = 3
 	exitUnseen      = 4
 	exitNone        = 5
+	exitDisk        = 6
 	exitInterrupted = 130 // by the shell's convention for SIGINT
 )
 
@@ -39,6 +41,8 @@ const exitCodesHelp = `Exit codes of all commands:
        data
   4    with --strict: nothing was found, but the source does not show all
   5    there is no such Service or range, or the user may not read it
+  6    no space is left on a disk or in etcd, or a disk has failed; no file is
+       half-written
   130  interrupted; a command that runs until then ends with 0`
 
 // ErrFound ends a command whose output is complete with exitFound.
@@ -71,6 +75,8 @@ func (p *Program) exitCode(err error) int {
 		return exitInterrupted
 	case is(clusterstate.ErrUnreachable), is(clusterstate.ErrAPIUnreachable), slices.ContainsFunc(p.Unreachable, is):
 		return exitUnreachable
+	case isOfDisk(err):
+		return exitDisk
 	case is(audit.ErrNone), is(rangekeeper.ErrNotInitialised), isForbidden(err):
 		return exitNone
 	case slices.ContainsFunc([]error{rangekeeper.ErrFull, rangekeeper.ErrAlreadyAllocated, edit.ErrInUse, edit.ErrBusy, edit.ErrChanged, edit.ErrOtherRun, errTooFew, errNotPrinted, etcdstore.ErrDeferred, etcdstore.ErrRestored}, is), slices.ContainsFunc(p.Failed, is):
@@ -80,14 +86,26 @@ func (p *Program) exitCode(err error) int {
 	}
 }
 
+// isOfDisk reports whether a disk, or etcd, has no space left, or a disk fails.
+func isOfDisk(err error) bool {
+	for _, fault := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG, syscall.EIO} {
+		if errors.Is(err, fault) {
+			return true
+		}
+	}
+	return refuses(err, rpctypes.ErrNoSpace)
+}
+
+// refuses reports whether an etcd has answered with an error of its own. Of the refusal of a committer's write only the
+// text is known.
+func refuses(err, answer error) bool {
+	return errors.Is(err, answer) || errors.Is(err, rangekeeper.ErrRefused) && strings.Contains(err.Error(), answer.Error())
+}
+
 // isForbidden reports whether an API server or an etcd says that the user may not do this.
 func isForbidden(err error) bool {
 	if e := (rpctypes.EtcdError{}); errors.As(err, &e) && e.Code() == codes.PermissionDenied {
 		return true
 	}
-	// Of the refusal of a committer's write only the text is known.
-	if errors.Is(err, rangekeeper.ErrRefused) && strings.Contains(err.Error(), rpctypes.ErrPermissionDenied.Error()) {
-		return true
-	}
-	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || status.Code(err) == codes.PermissionDenied
+	return refuses(err, rpctypes.ErrPermissionDenied) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || status.Code(err) == codes.PermissionDenied
 }

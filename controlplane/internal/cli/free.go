@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -52,7 +51,9 @@ that API servers allocate from.`,
 		}
 		switch *format {
 		case screen.FormatTable:
-			err = writeFree(c.OutOrStdout(), free)
+			shown := screen.New(c.OutOrStdout(), true)
+			shown.Free(free)
+			err = shown.Print(c.OutOrStdout())
 		case screen.FormatName:
 			err = writeFreeNames(c.OutOrStdout(), free)
 		default:
@@ -69,16 +70,6 @@ that API servers allocate from.`,
 	completeRange(c, s)
 	usage.CompleteNothing(c, "count")
 	return c
-}
-
-func writeFree(w io.Writer, free *audit.FreeList) error {
-	var t screen.Table
-	var rows [][]string
-	for _, b := range free.Bands {
-		rows = append(rows, []string{b.Name, b.Range, b.Band, screen.AmountText(b.Free, "at most "), strings.Join(b.Next, ", ")})
-	}
-	t.Add("", []string{"RANGE", "VALUES", "BAND", "FREE", "NEXT"}, rows)
-	return t.Print(w, free.Source, free.Unknown)
 }
 
 // writeFreeNames writes one value in each line, for scripts.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"io"
 	"strings"
 
@@ -24,6 +25,9 @@ func wrappedUsage(print func(*cobra.Command) error, width int) func(*cobra.Comma
 		}
 		wide := c.LocalFlags().FlagUsages()
 		narrow := c.LocalFlags().FlagUsagesWrapped(width - 5) // pflag takes up to 5 columns more
+		if width < widthOfColumns {
+			narrow = stacked(wide, width)
+		}
 		shown := strings.Replace(text.String(), strings.TrimSpace(wide), strings.TrimSpace(narrow), 1)
 		if at := strings.LastIndex(shown, "\nUse \""); at >= 0 { // the hint at the end
 			shown = shown[:at+1] + strings.Join(screen.Wrapped(shown[at+1:], width, 0), "\n")
@@ -31,6 +35,22 @@ func wrappedUsage(print func(*cobra.Command) error, width int) func(*cobra.Comma
 		_, err = io.WriteString(out, shown)
 		return err
 	}
+}
+
+// widthOfColumns is the width from which on flags and their usage stand side by side.
+const widthOfColumns = 72
+
+// stacked puts the usage of each flag below it.
+func stacked(flags string, width int) string {
+	var b strings.Builder
+	for line := range strings.Lines(flags) {
+		name, usage, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		fmt.Fprintf(&b, "  %s\n", name)
+		for _, line := range screen.Wrapped(strings.TrimSpace(usage), width-6, 0) {
+			fmt.Fprintf(&b, "      %s\n", line)
+		}
+	}
+	return b.String()
 }
 
 // reflowed breaks the paragraphs of a text at a width. Those that are indented or have a table stay as they are.

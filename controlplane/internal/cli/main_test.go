@@ -13,7 +13,7 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-func TestMain(m *testing.M) { etcdtest.Main(m, nil) }
+func TestMain(m *testing.M) { etcdtest.Main(m, map[string]etcdtest.Role{fullDiskRole: runOnFullDisk}) }
 
 // program has what all programs have, and command runs its commands.
 var (

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -69,9 +70,21 @@ func (p *Program) Run(ctx context.Context, args []string, stdout, stderr io.Writ
 	case errors.Is(err, ErrUnseen):
 		return exitUnseen
 	default:
-		fmt.Fprintf(stderr, "rangekeeper: %v\n", err)
+		fmt.Fprintf(stderr, "rangekeeper: %s\n", textOf(err))
 		return p.exitCode(err)
 	}
+}
+
+// textOf returns the text of an error that ends a command. One that the user has interrupted has not failed.
+func textOf(err error) string {
+	text, canceled := err.Error(), context.Canceled.Error()
+	if !errors.Is(err, context.Canceled) {
+		return text
+	}
+	if strings.Contains(text, "interrupted") { // it says where
+		text = strings.ReplaceAll(text, ": "+canceled, "")
+	}
+	return strings.ReplaceAll(text, canceled, "interrupted")
 }
 
 // Command returns the program's command, for its documents.

@@ -172,6 +172,10 @@ func (r *repair) run(ctx context.Context) (*audit.Plan, error) {
 		if err == nil && r.apply {
 			err = r.repairServers(ctx, plan)
 		}
+		if err != nil && plan != nil {
+			plan.SetIncomplete()
+			err = fmt.Errorf("%w; %s", err, screen.WrittenText(plan))
+		}
 		return plan, err
 	}
 	state, err := r.source.Read(ctx, 0)

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -211,7 +212,7 @@ func TestInterruptedRepair(t *testing.T) {
 		return log.Write(b)
 	})
 	args := []string{"repair", "--endpoints", etcd.Endpoints()[0], "--apply", "--clean-leaks", "-o", "json"}
-	if code := program.Run(ctx, args, &out, interrupt); code != exitInterrupted || !strings.Contains(log.String(), "interrupted after pass 1 of 3") {
+	if code := program.Run(ctx, args, &out, interrupt); code != exitInterrupted || !strings.Contains(log.String(), "interrupted after pass 1 of 3, before anything is cleared; written before that: ") || strings.Contains(log.String(), "canceled") {
 		t.Errorf("exit code %d: %s", code, log.String())
 	}
 	var plan audit.Plan
@@ -223,10 +224,48 @@ func TestInterruptedRepair(t *testing.T) {
 		set += len(r.Set)
 		cleared += len(r.Clear)
 	}
-	if !plan.Applied || set == 0 || cleared != 0 || len(plan.Leaks) == 0 {
+	if !plan.Applied || !plan.Incomplete || set == 0 || cleared != 0 || len(plan.Leaks) == 0 {
 		t.Errorf("applied %v, %d set, %d cleared, %d leaks", plan.Applied, set, cleared, len(plan.Leaks))
 	}
 	checkStored(t, etcdtest.DualStack, "repaired1", readEtcd(t, etcd.Client()))
+}
+
+// TestInterruptedLook interrupts a repair that has nothing to write before its second look.
+func TestInterruptedLook(t *testing.T) {
+	etcd := etcdtest.Start(t, etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz"))
+	raw, err := (&corev1.Endpoints{Subsets: []corev1.EndpointSubset{{Addresses: []corev1.EndpointAddress{{IP: "192.0.2.9"}}}}}).Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := etcd.Client().Put(t.Context(), "/registry/masterleases/192.0.2.9", string(inEnvelopeOf(t, "v1", "Endpoints", raw))); err != nil {
+		t.Fatal(err)
+	}
+	for _, format := range []string{"json", "table"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var out, log bytes.Buffer
+		code := program.Run(ctx, []string{"repair", "--endpoints", etcd.Endpoints()[0], "--apply", "-o", format}, &out, writerFunc(func(b []byte) (int, error) {
+			if bytes.Contains(b, []byte("to look again")) {
+				cancel()
+			}
+			return log.Write(b)
+		}))
+		const want = "rangekeeper: interrupted before the second look at the API servers' objects, which stay as they are; nothing was written\n"
+		if code != exitInterrupted || !strings.HasSuffix(log.String(), want) {
+			t.Errorf("exit code %d: %s", code, log.String())
+		}
+		if format == "table" {
+			if !strings.Contains(strings.ReplaceAll(out.String(), "\n", " "), "0 set, 0 cleared, 1 finding to look at again (ended before anything was written)") {
+				t.Error(out.String())
+			}
+			continue
+		}
+		validateAll(t, out.String())
+		var plan audit.Plan
+		if err := json.Unmarshal(out.Bytes(), &plan); err != nil || plan.Applied || !plan.Incomplete || plan.LookedAtAgain() > 0 || len(plan.Findings) == 0 {
+			t.Errorf("%v: %s", err, out.String())
+		}
+	}
 }
 
 // TestServicesElsewhere has a cluster whose Services are not in this etcd: all that they use looks leaked.

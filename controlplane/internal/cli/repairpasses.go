@@ -153,6 +153,9 @@ func (r *repair) pass(ctx context.Context, known *rangekeeper.LeakTracker, opene
 		return audited.Core(), rangekeeper.ServiceList{Revision: state.Revision, Guards: true}, nil
 	})
 	if outcomes == nil {
+		if r.apply && ctx.Err() != nil {
+			err = fmt.Errorf("interrupted while the cluster was read, before this pass wrote anything: %w", ctx.Err())
+		}
 		return nil, err
 	}
 	if err != nil {

@@ -26,7 +26,7 @@ func (r *repair) repairServers(ctx context.Context, plan *audit.Plan) error {
 	since := time.Now() // after the state was read
 	renewed, err := r.source.LeasesWritten(ctx, earlier, wait)
 	if ctx.Err() != nil {
-		return fmt.Errorf("interrupted before the second look at the API servers' objects, which are as they were: %w", ctx.Err())
+		return fmt.Errorf("interrupted before the second look at the API servers' objects, which stay as they are: %w", ctx.Err())
 	}
 	if err != nil {
 		return err

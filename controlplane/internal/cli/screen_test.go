@@ -73,6 +73,41 @@ func TestScreenOfTerminal(t *testing.T) {
 	}
 }
 
+// TestNarrowTerminal reads the screens of all commands on a terminal of 40 columns: only what is one word, or a command
+// to paste, may be longer than a line.
+func TestNarrowTerminal(t *testing.T) {
+	t.Setenv("NO_COLOR", "1")
+	file := etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz")
+	for _, line := range []string{
+		"audit", "audit -o wide", "repair", "repair -o wide", "show servicenodeports", "show serviceips", "free servicenodeports", "free serviceips",
+		"explain default/kubernetes", "explain 30001", "explain RangeFull", "preflight --to 1.37", "preflight --to 1.33 -o wide",
+	} {
+		args := strings.Fields(line)
+		if !strings.Contains(line, "Range") {
+			args = append(args, "--etcd-snapshot", file)
+		}
+		_, shown := onTerminal(t, 40, args...)
+		goesOn := false
+		for line := range strings.Lines(shown) {
+			line = strings.TrimSuffix(line, "\n")
+			text := strings.TrimSpace(line)
+			isCommand := goesOn || strings.HasPrefix(text, "kubectl ") || strings.HasPrefix(text, "| ")
+			goesOn = strings.HasSuffix(line, "\\")
+			if n := utf8.RuneCountInString(line); n > 40 && strings.Contains(text, " ") && !isCommand && !isPage(line) {
+				t.Errorf("%v: %d columns: %q", args, n, line)
+			}
+		}
+	}
+	_, shown := onTerminal(t, 40, "free", "servicenodeports", "--etcd-snapshot", file)
+	if want := "\nRANGE   servicenodeports\nVALUES  30000-32767\nBAND    static\nFREE    "; !strings.Contains(shown, want) || strings.Contains(shown, "BAND     FREE") {
+		t.Errorf("no %q in\n%s", want, shown)
+	}
+	_, shown = onTerminal(t, 40, "audit", "--help")
+	if want := "\n  --fail-on string\n      exit code 1 only for faults of\n      this severity or a worse one:\n"; !strings.Contains(shown, want) {
+		t.Errorf("no %q in\n%s", want, shown)
+	}
+}
+
 // TestScreenOfAudit compares the screen with the document: counts first, reasons by severity, values ascending, and of
 // a long list the first ones.
 func TestScreenOfAudit(t *testing.T) {

@@ -1,11 +1,8 @@
 package cli
 
 import (
-	"io"
-
 	"github.com/spf13/cobra"
 
-	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/screen"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/source"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
@@ -30,7 +27,9 @@ func newShow(p *Program) *cobra.Command {
 			return s.Explain(err)
 		}
 		if *format == screen.FormatTable {
-			err = writeUse(c.OutOrStdout(), use)
+			shown := screen.New(c.OutOrStdout(), true)
+			shown.Use(use)
+			err = shown.Print(c.OutOrStdout())
 		} else {
 			err = screen.WriteDocument(c.OutOrStdout(), use, *format)
 		}
@@ -38,17 +37,4 @@ func newShow(p *Program) *cobra.Command {
 	})
 	completeRange(c, s)
 	return c
-}
-
-func writeUse(w io.Writer, use *audit.RangeUse) error {
-	var t screen.Table
-	for _, r := range use.Ranges {
-		t.AddRanges([]audit.Range{r.Range})
-		if r.StaticBand != nil && *r.StaticBand > 0 {
-			t.Note("Static band: the lowest " + screen.Count(int(*r.StaticBand), "value"))
-		}
-		t.AddRuns("Free runs", r.Free)
-		t.AddRuns("Used runs", r.Used)
-	}
-	return t.Print(w, use.Source, use.Unknown)
 }

@@ -79,18 +79,26 @@ func (t Target) Write(content []byte) error {
 		return err
 	}
 	out, err := Create(filepath.Dir(t.Path))
-	if path := (*fs.PathError)(nil); errors.As(err, &path) { // its path is one that nobody has given
-		err = path.Err
-	}
 	if err != nil {
-		return fmt.Errorf("write %s: %w", t.Path, err)
+		return t.Failed(err)
 	}
 	defer out.Remove()
-	_, err = out.Write(content)
-	if err = errors.Join(err, out.Sync()); err != nil {
-		return fmt.Errorf("write %s: %w", t.Path, err)
+	if _, err = out.Write(content); err == nil {
+		err = out.Sync()
+	}
+	if err != nil {
+		return t.Failed(err)
 	}
 	return t.Publish(out)
+}
+
+// Failed is the error of a target whose temporary file could not be written. It has the name that the user has given,
+// and not that of the temporary file.
+func (t Target) Failed(err error) error {
+	if path := (*fs.PathError)(nil); errors.As(err, &path) && path.Op != "read" {
+		err = path.Err
+	}
+	return fmt.Errorf("write %s: %w", t.Path, err)
 }
 
 // syncDir makes a new name within dir survive a crash.

@@ -164,6 +164,9 @@ func TestWriteNothing(t *testing.T) {
 	if content, err := os.ReadFile(file); forced == nil || other == nil || err != nil || string(content) != "precious" {
 		t.Errorf("%v, %v, %q, %v", forced, other, content, err)
 	}
+	if want := "write " + filepath.Join(dir, "other") + ": file too large"; other == nil || other.Error() != want {
+		t.Errorf("%v, want %s", other, want)
+	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
 		t.Errorf("left behind: %v", entries)
 	}

@@ -134,7 +134,17 @@ func (s *Screen) faults(faults []Fault, program string) {
 			continue
 		}
 		entry, _ := runbook.Named(name)
-		fmt.Fprintf(&s.b, "  %s: %s\n", s.colored(severityColors[list[0].severity], fmt.Sprintf("%s (%d)", name, len(list))), entry.Title)
+		heading := fmt.Sprintf("%s (%d)", name, len(list))
+		lines := []string{heading + ": " + entry.Title}
+		if s.breaksRows {
+			lines = Wrapped(lines[0], s.width-2, 2)
+		}
+		for i, line := range lines {
+			if i == 0 {
+				line = strings.Replace(line, heading, s.colored(severityColors[list[0].severity], heading), 1)
+			}
+			s.b.WriteString("  " + line + "\n")
+		}
 		s.list(4, list)
 		if reason := list[0].Reason; reason == rangekeeper.ReasonClusterIPAlreadyAllocated.String() || reason == rangekeeper.ReasonPortAlreadyAllocated.String() {
 			text := "A stock kube-apiserver frees the value of a duplicate that goes: first see rangekeeper explain " + reason

@@ -8,14 +8,14 @@ import (
 )
 
 // kindTexts are the types of sources for people.
-var kindTexts = map[string]string{audit.FromAPI: "cluster", audit.FromSnapshot: "etcd snapshot", audit.FromKine: "SQLite database of kine", audit.FromEtcd: "etcd"}
+var kindTexts = map[string]string{audit.FromAPI: "Kubernetes API", audit.FromSnapshot: "etcd snapshot", audit.FromKine: "SQLite database of kine", audit.FromEtcd: "etcd"}
 
-// clusterName is what people know the cluster of a source by: the context of the kubeconfig with the server, or the
+// clusterName is what people know the cluster of a source by: the server with the context of the kubeconfig, or the
 // address or file with the UID of the Namespace kube-system.
 func clusterName(from *audit.Source) string {
 	switch {
 	case from.Context != "":
-		return from.Context + " (" + from.Name + ")"
+		return from.Name + " (context " + from.Context + ")"
 	case from.Cluster.UID != "":
 		return from.Name + " of cluster " + string(from.Cluster.UID)
 	default:

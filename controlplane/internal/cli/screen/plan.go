@@ -16,19 +16,16 @@ func (s *Screen) Plan(p *audit.Plan, steps []Step, page, program string) {
 	s.Source(p.Source)
 	state := "not applied); "
 	switch {
+	case p.Incomplete && p.Applied:
+		state = "applied, and ended before the rest); left: "
+	case p.Incomplete:
+		state = "ended before anything was written); "
 	case p.Applied && !p.ChangesAny() && len(p.ServerObjects) == 0:
 		state = "nothing to write); left: "
 	case p.Applied:
 		state = "applied); left: "
 	}
-	changed := fmt.Sprintf("%d set, %d cleared", p.Summary.Set, p.Summary.Clear)
-	if n := len(p.Objects); n > 0 {
-		changed += ", " + Count(n, "IPAddress object") + " changed"
-	}
-	if p.ServiceCIDR != nil {
-		changed += ", 1 ServiceCIDR created"
-	}
-	changed += serversText(p.ServerObjects)
+	changed := changesText(p)
 	if n := p.LookedAtAgain(); n > 0 && !p.Applied {
 		changed += ", " + Count(n, "finding") + " to look at again"
 	}
@@ -36,7 +33,7 @@ func (s *Screen) Plan(p *audit.Plan, steps []Step, page, program string) {
 		several(p.Summary.Findings, "finding"), p.Summary.LeftToOwners, several(p.Summary.Leaks, "leak")))
 	s.counts(p.Summary.BySeverity, audit.SeveritiesOfValues, p.Unknown)
 	s.Blank()
-	rows := [][]string{{"RANGE", "VALUES", "SET", "CLEAR"}}
+	var rows [][]string
 	for _, r := range p.Ranges {
 		values := r.Range
 		if r.Action == audit.ActionDelete { // its range is not known
@@ -44,7 +41,7 @@ func (s *Screen) Plan(p *audit.Plan, steps []Step, page, program string) {
 		}
 		rows = append(rows, []string{r.Name, values, fmt.Sprint(len(r.Set)), fmt.Sprint(len(r.Clear))})
 	}
-	s.rows(0, rows)
+	s.table(0, []string{"RANGE", "VALUES", "SET", "CLEAR"}, rows)
 	if p.ServiceCIDR != nil {
 		s.Blank()
 		s.text(0, bold, "Created in the snapshot: 1")
@@ -68,6 +65,26 @@ func (s *Screen) Plan(p *audit.Plan, steps []Step, page, program string) {
 	if len(steps) > 0 {
 		s.next(steps, page)
 	}
+}
+
+// changesText counts what a plan changes.
+func changesText(p *audit.Plan) string {
+	changed := fmt.Sprintf("%d set, %d cleared", p.Summary.Set, p.Summary.Clear)
+	if n := len(p.Objects); n > 0 {
+		changed += ", " + Count(n, "IPAddress object") + " changed"
+	}
+	if p.ServiceCIDR != nil {
+		changed += ", 1 ServiceCIDR created"
+	}
+	return changed + serversText(p.ServerObjects)
+}
+
+// WrittenText says what a repair that ended before all was done has written.
+func WrittenText(p *audit.Plan) string {
+	if !p.Applied {
+		return "nothing was written"
+	}
+	return "written before that: " + changesText(p)
 }
 
 // PlanLeft returns the findings that no repair can repair: those about IPAddress objects, which an administrator must

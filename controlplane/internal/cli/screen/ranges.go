@@ -3,9 +3,51 @@ package screen
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 )
+
+// Use writes how a range is used, with its runs.
+func (s *Screen) Use(use *audit.RangeUse) {
+	s.Source(use.Source)
+	for i, r := range use.Ranges {
+		if i > 0 {
+			s.Blank()
+		}
+		s.table(0, rangeHeader, rangeRows([]audit.Range{r.Range}))
+		if r.StaticBand != nil && *r.StaticBand > 0 {
+			s.Blank()
+			s.text(0, "", "Static band: the lowest "+Count(int(*r.StaticBand), "value"))
+		}
+		s.runs("Free runs", r.Free)
+		s.runs("Used runs", r.Used)
+	}
+	s.unknown(use.Unknown)
+}
+
+func (s *Screen) runs(title string, runs []audit.Run) {
+	var rows [][]string
+	for _, run := range runs {
+		rows = append(rows, []string{run.First, run.Last, fmt.Sprint(run.Len)})
+	}
+	if len(rows) > 0 {
+		s.Blank()
+		s.text(0, "", title)
+		s.table(0, []string{"FIRST", "LAST", "COUNT"}, rows)
+	}
+}
+
+// Free writes the free values of a range.
+func (s *Screen) Free(free *audit.FreeList) {
+	s.Source(free.Source)
+	var rows [][]string
+	for _, b := range free.Bands {
+		rows = append(rows, []string{b.Name, b.Range, b.Band, AmountText(b.Free, "at most "), strings.Join(b.Next, ", ")})
+	}
+	s.table(0, []string{"RANGE", "VALUES", "BAND", "FREE", "NEXT"}, rows)
+	s.unknown(free.Unknown)
+}
 
 // rangeHeader is that of rangeRows.
 var rangeHeader = []string{"RANGE", "VALUES", "MODE", "SIZE", "USED", "FREE"}
@@ -41,7 +83,7 @@ func rangeRows(ranges []audit.Range) (rows [][]string) {
 }
 
 func (s *Screen) ranges(ranges []audit.Range) {
-	s.rows(0, append([][]string{rangeHeader}, rangeRows(ranges)...))
+	s.table(0, rangeHeader, rangeRows(ranges))
 	if slices.ContainsFunc(ranges, func(r audit.Range) bool { return r.Mode == audit.ModeStale }) {
 		s.text(0, "", "stale: a bitmap of ClusterIPs of an older release, which no API server reads any more. It does no harm, and is not audited.")
 	}

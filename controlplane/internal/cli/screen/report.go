@@ -3,6 +3,8 @@ package screen
 import (
 	"fmt"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
@@ -37,7 +39,8 @@ func (s *Screen) Report(r *audit.Report, maps string, steps []Step, program stri
 		s.faults(some, program)
 	}
 	if maps != "" {
-		s.b.WriteString("\n" + maps)
+		s.Blank()
+		s.maps(maps)
 	}
 	page := ""
 	if len(faults) > 0 {
@@ -62,6 +65,19 @@ func fine(r *audit.Report) string {
 		return text + " about Services of namespace " + Printable(r.Namespace)
 	}
 	return text + " in " + Count(int(r.Summary.Services), "Service")
+}
+
+// maps writes maps of ranges, whose lines are never broken.
+func (s *Screen) maps(maps string) {
+	widest := 0
+	for line := range strings.Lines(maps) {
+		widest = max(widest, utf8.RuneCountInString(line)-1)
+	}
+	if s.breaksRows && widest > s.width {
+		s.text(0, "", fmt.Sprintf("The maps of the ranges need a terminal of %d columns; -o html draws them, too.", widest))
+		return
+	}
+	s.b.WriteString(maps)
 }
 
 func totals(r *audit.Report) string {

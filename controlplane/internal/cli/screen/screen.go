@@ -107,10 +107,24 @@ func Wrapped(text string, width, indent int) []string {
 	return append(lines, line)
 }
 
-// rows writes rows in columns. The first is the header if there is one.
-func (s *Screen) rows(indent int, rows [][]string) {
-	for _, text := range s.aligned(indent, rows) {
-		s.b.WriteString(text)
+// table writes rows in columns below a header. On a terminal that is too narrow for these each row is a block with a
+// line for each cell.
+func (s *Screen) table(indent int, header []string, rows [][]string) {
+	unbroken := Screen{width: s.width}
+	lines := unbroken.aligned(indent, append([][]string{header}, rows...))
+	if !s.breaksRows || utf8.RuneCountInString(lines[0]) <= s.width+1 { // with its newline
+		s.b.WriteString(strings.Join(s.aligned(indent, append([][]string{header}, rows...)), ""))
+		return
+	}
+	for i, row := range rows {
+		if i > 0 {
+			s.Blank()
+		}
+		var cells [][]string
+		for j, cell := range row {
+			cells = append(cells, []string{header[j], cell})
+		}
+		s.b.WriteString(strings.Join(s.aligned(indent, cells), ""))
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 func (s *Screen) Servers(servers []audit.Server, findings []audit.Finding, unknown []audit.Unknown, program string) {
 	s.Blank()
 	s.text(0, bold, fmt.Sprintf("API servers: %d", len(servers)))
-	rows := [][]string{{"ADDRESS", "ENDPOINTS", "SLICES", "LEASE"}}
+	var rows [][]string
 	for _, server := range servers {
 		names := server.Slices
 		if len(names) > mostSlices {
@@ -30,8 +30,8 @@ func (s *Screen) Servers(servers []audit.Server, findings []audit.Finding, unkno
 		rows = append(rows, []string{Printable(server.Address), yesOrNo(server.InEndpoints), Printable(slices), leaseText(server)})
 	}
 	if len(servers) > 0 {
-		shown := min(len(rows), mostServers+1)
-		s.rows(2, rows[:shown])
+		shown := min(len(rows), mostServers)
+		s.table(2, []string{"ADDRESS", "ENDPOINTS", "SLICES", "LEASE"}, rows[:shown])
 		s.more(2, len(rows)-shown, FormatJSON)
 		s.clients(servers, findings)
 	}

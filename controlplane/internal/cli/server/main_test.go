@@ -14,6 +14,7 @@ const (
 	exitFound       = 1
 	exitInput       = 2
 	exitUnreachable = 3
+	exitInterrupted = 130
 )
 
 var command = clitest.Command(Program.Run)

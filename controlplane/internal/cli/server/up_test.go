@@ -191,6 +191,34 @@ func TestUpInterrupted(t *testing.T) {
 	}
 }
 
+// TestUpInterruptedAtStart interrupts while a server that never gets ready starts: that is no fault.
+func TestUpInterruptedAtStart(t *testing.T) {
+	dir := t.TempDir()
+	silent := filepath.Join(dir, "silent")
+	if err := os.WriteFile(silent, []byte("#!/bin/sh\nexec sleep 1000\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var said syncBuilder
+	code := Program.Run(ctx, []string{
+		"up", "--kube-apiserver", silent, "--data-dir", filepath.Join(dir, "cluster"), "--etcd-port", "0", "--secure-port", fmt.Sprint(etcdtest.FreePort(t)),
+	}, io.Discard, writerFunc(func(b []byte) (int, error) {
+		if strings.Contains(string(b), "starting kube-apiserver 1") {
+			cancel()
+		}
+		return said.Write(b)
+	}))
+	if code != exitInterrupted || !strings.HasSuffix(said.String(), "\nrangekeeper: interrupted\n") || strings.Contains(said.String(), "canceled") {
+		t.Errorf("exit code %d: %s", code, said.String())
+	}
+}
+
+// writerFunc is a function that writes.
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
 // children are those that all threads of a process have started.
 func children(t *testing.T, pid int) (pids []int) {
 	t.Helper()

@@ -4,6 +4,7 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -84,8 +85,19 @@ func (s *Source) Read(ctx context.Context, at int64) (*clusterstate.State, error
 	state, err := s.readState(ctx, at)
 	if err == nil {
 		s.isKine = state.Kine
+		err = s.Explain(s.checkMode(state))
 	}
 	return state, err
+}
+
+// checkMode refuses --mode bitmap where no bitmap of ClusterIPs is stored but ServiceCIDR objects are: no API server
+// sets a bitmap up there.
+func (s *Source) checkMode(state *clusterstate.State) error {
+	_, hasBitmap := state.Ranges[clusterstate.ServiceIPs]
+	if s.mode != modeBitmap || hasBitmap || len(state.ServiceCIDRs) == 0 {
+		return nil
+	}
+	return errors.New("--mode bitmap: this cluster has no bitmap of ClusterIPs; its API servers record them as IPAddress objects, so leave out --mode")
 }
 
 func (s *Source) readState(ctx context.Context, at int64) (*clusterstate.State, error) {
