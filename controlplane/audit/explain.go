@@ -40,6 +40,8 @@ type Explanation struct {
 	Around []string `json:"-"`
 	// Services are the namespace/name of those that use it.
 	Services []string `json:"services"`
+	// NamedBy are the namespace/name of the Services of a file that name the value or have it; nil without a file.
+	NamedBy []string `json:"namedBy,omitempty"`
 	// Findings are those about it.
 	Findings []Finding `json:"findings"`
 	// Unknown is what the source cannot see of the ranges that hand it out, as in [Report].
@@ -111,6 +113,17 @@ func (a *Audit) Explain(value rangekeeper.Value) (*Explanation, error) {
 		e.Leaked = &leaked
 	}
 	return e, nil
+}
+
+// HasConflict reports whether several Services of a file name the value, or another one uses it already.
+func (e *Explanation) HasConflict() bool { return len(e.NamedBy) > 1 || len(e.OtherUsers()) > 0 }
+
+// OtherUsers are the Services that use a value that others of a file name.
+func (e *Explanation) OtherUsers() []string {
+	if e.NamedBy == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(e.Services), func(user string) bool { return slices.Contains(e.NamedBy, user) })
 }
 
 // IsLeaked reports whether it is known to be leaked.

@@ -101,6 +101,8 @@ type Report struct {
 	Unreadable []Unreadable `json:"unreadable,omitempty"`
 	// Unknown is what the source cannot see.
 	Unknown []Unknown `json:"unknown,omitempty"`
+	// Ignored is what [Report.Ignoring] has left out; nil without a list.
+	Ignored *Ignored `json:"ignored,omitempty"`
 	// SuspectsLeaks says that an API server has counted more node ports than Services use, which a probe can name.
 	SuspectsLeaks bool `json:"-"`
 }

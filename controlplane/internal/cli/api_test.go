@@ -231,7 +231,15 @@ func TestAuditRole(t *testing.T) {
 			t.Errorf("%v: exit code %d, %q, %s", command, code, stdout, stderr)
 		}
 	}
-	code, _, stderr := run(t, "audit", "--kubeconfig", server.Kubeconfig(stranger))
+	bundle := filepath.Join(t.TempDir(), "bundle.tar.gz")
+	code, stdout, stderr := run(t, "audit", "--kubeconfig", kubeconfig, "--bundle", bundle)
+	if about := unpack(t, bundle)["rangekeeper-bundle/about.json"]; code != exitOK || !strings.Contains(about, ` "kube-apiserver v`+string(apiservertest.Newest)+`"`) {
+		t.Errorf("exit code %d, %s%s", code, stderr, about)
+	}
+	if !strings.HasPrefix(stdout, "Kubernetes API https://127.0.0.1:") || !strings.Contains(strings.ReplaceAll(stdout, "\n", " "), " (context test), revision ") {
+		t.Errorf("the source is %.200s", stdout)
+	}
+	code, _, stderr = run(t, "audit", "--kubeconfig", server.Kubeconfig(stranger))
 	if code != exitNone || !strings.Contains(stderr, `cannot list resource "services"`) || !strings.Contains(stderr, "deploy/audit") {
 		t.Errorf("without the role: exit code %d, %s", code, stderr)
 	}

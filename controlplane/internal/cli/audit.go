@@ -21,6 +21,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/screen"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/source"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/newfile"
 	"github.com/rangekeeper/rangekeeper/controlplane/picture"
 	driver "github.com/rangekeeper/rangekeeper/controlplane/repair"
 )
@@ -32,11 +33,15 @@ type auditFlags struct {
 	allNamespaces        bool
 	probe, strict, watch bool
 	failOn, warnFree     string
-	interval             time.Duration
-	severity             audit.Severity
-	percent              uint8
-	stdout, stderr       io.Writer
-	source               *source.Source
+	ignoreFile, bundle   string
+	ignored              *audit.IgnoreList
+	// stored are the ranges of the state that was read last.
+	stored         map[string]clusterstate.StoredRange
+	interval       time.Duration
+	severity       audit.Severity
+	percent        uint8
+	stdout, stderr io.Writer
+	source         *source.Source
 }
 
 // minWatchInterval is the least time between two audits of a watch.
@@ -55,18 +60,41 @@ them can see.
 A count of what the source does not show is "?" or "at least 3"; in JSON and YAML it is
 null, and "unknown" says why. The exit code is 1 if something was found, or with
 --fail-on if something of that severity or a worse one was found. With --strict it is 4
-if nothing was found, but the source does not show all.`,
+if nothing was found, but the source does not show all.
+
+--ignore names a file with faults that are known. They are counted, but neither shown nor
+part of the exit code. An entry has a reason, or "Leak", and a value, an object or both.
+Entries that have expired or match nothing are named.
+
+A list of known faults:
+  apiVersion: rangekeeper/v1
+  kind: IgnoreList
+  entries:
+  - reason: PortAlreadyAllocated
+    value: 31069
+    object: shop/dup-2
+    expires: 2026-12-31
+    comment: goes with release 4
+
+--bundle also writes a file for a bug report: the whole report, explanations of what was
+found, versions, flags without credentials, and the sizes of the stored ranges. It has
+names and addresses of Services, but no Secret, annotation or label.
+
+With --watch the first report is followed by lines about what is new and what is gone;
+-o json and -o yaml write each report as a whole.`,
 		Example: `  rangekeeper audit
   rangekeeper audit --context production -n web -o json
   rangekeeper audit --fail-on breaksTraffic --strict \
     --endpoints http://127.0.0.1:2379
   rangekeeper audit --etcd-snapshot backup.db.gz
+  rangekeeper audit --ignore known.yaml -o junit
+  rangekeeper audit --bundle audit.tar.gz
   rangekeeper audit --endpoints https://10.0.0.1:2379 -o prometheus \
     --cacert ca.crt --cert client.crt --key client.key`,
 		Args:              usage.Arguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	format := screen.AddFormat(c, screen.FormatTable, screen.FormatWide, screen.FormatJSON, screen.FormatYAML, screen.FormatHTML, screen.FormatPrometheus)
+	format := screen.AddFormat(c, screen.FormatTable, screen.FormatWide, screen.FormatJSON, screen.FormatYAML, screen.FormatHTML, screen.FormatPrometheus, screen.FormatJUnit)
 	f := c.Flags()
 	f.StringVarP(&o.namespace, "namespace", "n", "", "show the findings about Services of this namespace only; all Services are audited")
 	f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "show the findings of all namespaces, which is the default")
@@ -74,13 +102,30 @@ if nothing was found, but the source does not show all.`,
 	f.StringVar(&o.failOn, "fail-on", string(audit.Wasted), "exit code 1 only for faults of this severity or a worse one: "+strings.Join(severityNames(), ", "))
 	f.BoolVar(&o.strict, "strict", false, "exit code 4 if nothing was found, but the source does not show all")
 	f.StringVar(&o.warnFree, "warn-free", fmt.Sprintf("%d%%", driver.WarnFree), "report a range of which less than this is free; with 0% only a full one")
-	f.BoolVarP(&o.watch, "watch", "w", false, "audit again and again until interrupted, and show the result when it changes")
+	f.BoolVarP(&o.watch, "watch", "w", false, "audit again and again until interrupted, and show what has changed")
+	f.StringVar(&o.ignoreFile, "ignore", "", "leave out the known faults that this file lists")
+	f.StringVar(&o.bundle, "bundle", "", "write what a bug report needs, without secrets, to this new .tar.gz file")
 	f.DurationVar(&o.interval, "interval", time.Minute, "with --watch: time between two audits")
 	c.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(severityNames(), cobra.ShellCompDirectiveNoFileComp))
 	usage.CompleteNothing(c, "warn-free", "interval")
+	for _, file := range []string{"ignore", "bundle"} {
+		usage.NotEmpty(c, file)
+		c.MarkFlagFilename(file)
+	}
 	completeNamespaces(c, &o.source)
 	o.source = source.AddWithAPI(c, p.Linked, func(c *cobra.Command, _ []string, _ *source.Source) error {
 		o.format, o.stdout, o.stderr = *format, c.OutOrStdout(), c.ErrOrStderr()
+		if o.ignoreFile != "" {
+			var err error
+			if o.ignored, err = readIgnoreList(o.ignoreFile); err != nil {
+				return err
+			}
+		}
+		if o.bundle != "" { // not after minutes of work
+			if err := (newfile.Target{Path: o.bundle}).Check(); err != nil {
+				return err
+			}
+		}
 		if o.watch {
 			return o.follow(c.Context())
 		}
@@ -88,7 +133,12 @@ if nothing was found, but the source does not show all.`,
 		if err != nil {
 			return err
 		}
-		return o.end(report, writeAudit(o.stdout, a, report, o.format, o.source.ReportSteps(report), o.source.Program))
+		if o.bundle != "" {
+			if err := o.writeBundle(c, a); err != nil {
+				return err
+			}
+		}
+		return o.end(report, o.write(a, report))
 	})
 	o.source.ForServers = true
 	usage.AddRule(c, func([]string) error { return o.check(c, *format) })
@@ -118,7 +168,9 @@ func (o *auditFlags) check(c *cobra.Command, format string) error {
 		return usage.Error(c, "-o prometheus is about the whole cluster, not about --namespace %s", o.namespace)
 	case o.watch && !o.source.Online():
 		return usage.Error(c, "--watch is for a running cluster")
-	case o.watch && (format == screen.FormatHTML || format == screen.FormatPrometheus):
+	case o.watch && o.bundle != "":
+		return usage.Error(c, "--watch and --bundle exclude each other")
+	case o.watch && (format == screen.FormatHTML || format == screen.FormatPrometheus || format == screen.FormatJUnit):
 		return usage.Error(c, "--watch is for other formats than %s", format)
 	case !o.watch && c.Flags().Changed("interval"):
 		return usage.Error(c, "--interval is for --watch")
@@ -141,6 +193,7 @@ func (o *auditFlags) audit(ctx context.Context) (*audit.Audit, *audit.Report, er
 	if err != nil {
 		return nil, nil, err
 	}
+	o.stored = state.Ranges
 	options := s.AuditOptions(state)
 	options.FindsFullRanges, options.WarnFree = true, o.percent
 	a, err := s.AuditWith(state, options)
@@ -148,6 +201,9 @@ func (o *auditFlags) audit(ctx context.Context) (*audit.Audit, *audit.Report, er
 		return nil, nil, err
 	}
 	report := a.Report()
+	if o.ignored != nil {
+		report = report.Ignoring(o.ignored, today())
+	}
 	if o.namespace != "" && !o.allNamespaces {
 		report = report.InNamespace(o.namespace)
 		if !slices.ContainsFunc(state.Services, func(s corev1.Service) bool { return s.Namespace == o.namespace }) {
@@ -162,10 +218,12 @@ func (o *auditFlags) end(report *audit.Report, err error) error {
 	return foundOrUnseen(report.Has(o.severity), o.strict && report.Hides(o.severity), err)
 }
 
-// follow writes a report each time that the result changes, until it is interrupted.
+// follow writes a report, and what has changed each time that the result changes, until it is interrupted. Programs get
+// whole documents.
 func (o *auditFlags) follow(ctx context.Context) error {
 	o.source.Follow()
 	var last []byte
+	var before *audit.Report
 	for {
 		a, report, err := o.audit(ctx)
 		switch {
@@ -178,15 +236,17 @@ func (o *auditFlags) follow(ctx context.Context) error {
 			undated.Source, undated.Servers = nil, nil // servers write their leases all the time
 			now, err := json.Marshal(undated)
 			if err == nil && !bytes.Equal(now, last) {
-				if o.format == screen.FormatJSON || o.format == screen.FormatYAML {
+				switch {
+				case o.format == screen.FormatJSON || o.format == screen.FormatYAML:
 					err = screen.WriteOneOf(o.stdout, report, o.format)
-				} else {
-					if last != nil {
-						fmt.Fprintln(o.stdout)
-					}
-					err = writeAudit(o.stdout, a, report, o.format, o.source.ReportSteps(report), o.source.Program)
+				case before == nil:
+					err = o.write(a, report)
+				default:
+					shown := screen.New(o.stdout, true)
+					shown.Changes(before, report)
+					err = shown.Print(o.stdout)
 				}
-				last = now
+				last, before = now, report
 			}
 			if err != nil {
 				return err
@@ -200,7 +260,15 @@ func (o *auditFlags) follow(ctx context.Context) error {
 	}
 }
 
-// writeAudit writes a report, which is the audit's or a part of it, with the commands that follow.
+// write writes a report, which is the audit's or a part of it.
+func (o *auditFlags) write(a *audit.Audit, report *audit.Report) error {
+	if o.format == screen.FormatJUnit {
+		return screen.WriteJUnit(o.stdout, report, o.severity, o.strict)
+	}
+	return writeAudit(o.stdout, a, report, o.format, o.source.ReportSteps(report), o.source.Program)
+}
+
+// writeAudit writes a report with the commands that follow.
 func writeAudit(w io.Writer, a *audit.Audit, report *audit.Report, format string, steps []screen.Step, program string) error {
 	switch format {
 	case screen.FormatJSON, screen.FormatYAML:
@@ -230,5 +298,3 @@ func writeAudit(w io.Writer, a *audit.Audit, report *audit.Report, format string
 	shown.Report(report, drawn.String(), steps, program)
 	return shown.Print(w)
 }
-
-// The output formats.

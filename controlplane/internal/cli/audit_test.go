@@ -164,6 +164,52 @@ func watchAudit(ctx context.Context, etcd ...string) (printed io.Reader, code <-
 	return read, ended
 }
 
+// TestWatchOfAuditInText follows a cluster whose faults change: lines about these come after the first report.
+func TestWatchOfAuditInText(t *testing.T) {
+	t.Parallel() // beside those that wait
+	_, etcd := cluster(t)
+	with := func(args ...string) []string { return append(args, etcd...) }
+	runOK(t, with("init", "servicenodeports", "30000-30099")...)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	read, write := io.Pipe()
+	ended := make(chan int, 1)
+	go func() {
+		ended <- program.Run(ctx, with("audit", "--watch", "--interval", "1s"), write, io.Discard)
+		write.Close()
+	}()
+	lines := bufio.NewScanner(read)
+	next := func(want string) {
+		t.Helper()
+		for lines.Scan() {
+			if line := strings.Join(strings.Fields(lines.Text()), " "); strings.Contains(line, want) {
+				return
+			} else if strings.HasPrefix(line, "RANGE ") {
+				t.Errorf("a whole report again, before %q", want)
+			}
+		}
+		t.Fatalf("no line %q, the last is %q", want, lines.Text())
+	}
+	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "etcd ") {
+		t.Error(lines.Text())
+	}
+	for lines.Scan() && !strings.HasPrefix(lines.Text(), "servicenodeports") { // the table of the first report
+	}
+	runOK(t, with("allocate", "servicenodeports", "30001")...)
+	next(": 0 findings, 1 leak, 0 Services")
+	next("new Leak 30001 servicenodeports")
+	next("range servicenodeports 30000-30099 bitmap, size 100, used 1, free 99")
+	runOK(t, with("release", "servicenodeports", "30001")...)
+	next(": 0 findings, 0 leaks, 0 Services")
+	next("gone Leak 30001 servicenodeports")
+	next("range servicenodeports 30000-30099 bitmap, size 100, used 0, free 100")
+	cancel()
+	go io.Copy(io.Discard, read)
+	if code := <-ended; code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+}
+
 // TestWatchOfAudit follows a cluster whose faults change, while an API server writes its lease again and again.
 func TestWatchOfAudit(t *testing.T) {
 	t.Parallel() // beside those that wait

@@ -18,9 +18,9 @@ func TestCompletion(t *testing.T) {
 	online := strings.Join(etcdtest.Start(t, single).Endpoints(), ",")
 	all := []string{"serviceips", "secondaryserviceips", "servicenodeports"}
 	for _, c := range []struct{ line, want []string }{
-		{[]string{"audit", "-o", ""}, []string{"table", "wide", "json", "yaml", "html", "prometheus"}},
+		{[]string{"audit", "-o", ""}, []string{"table", "wide", "json", "yaml", "html", "prometheus", "junit"}},
 		{[]string{"repair", "-o", ""}, []string{"table", "wide", "json", "yaml"}},
-		{[]string{"audit", "--output="}, []string{"table", "wide", "json", "yaml", "html", "prometheus"}},
+		{[]string{"audit", "--output="}, []string{"table", "wide", "json", "yaml", "html", "prometheus", "junit"}},
 		{[]string{"show", "--mode", ""}, []string{"auto", "bitmap"}},
 		{[]string{"audit", "--user", ""}, nil},
 		{[]string{"preflight", "--to", ""}, []string{"1.32", "1.33", "1.34", "1.35", "1.36", "1.37"}},

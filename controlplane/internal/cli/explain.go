@@ -15,34 +15,46 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/source"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
+	"github.com/rangekeeper/rangekeeper/controlplane/snapshotfile"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
 func newExplain(p *Program) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "explain IP|PORT|NAME|NAMESPACE/NAME|REASON",
+		Use:   "explain [IP|PORT|NAME|NAMESPACE/NAME|REASON]",
 		Short: "Explain a ClusterIP, node port, Service or reason of findings",
 		Long: `Shows the range and band of an address or port, whether it is allocated, the Services
 that use it, and its repair. For a Service shows this for each of its values: it is named
 as NAMESPACE/NAME, or as NAME, service/NAME or svc/NAME in --namespace, which is that of the
 kubeconfig's context if it is not given. For default/kubernetes, the Service of the API
 servers, also shows their addresses and leases. For the reason of a finding, or for "leak", shows
-its meaning, risk and remedy; this reads no cluster.`,
+its meaning, risk and remedy; this reads no cluster.
+
+--filename explains the values of all Services in a manifest or in a list from kubectl:
+the values that the file names, and those that these Services have in the cluster. A value
+that another Service uses is a conflict, and the exit code is 1.`,
 		Example: `  rangekeeper explain 10.96.0.10 --etcd-snapshot backup.db.gz
   rangekeeper explain 30080 --endpoints http://127.0.0.1:2379
   rangekeeper explain default/web --etcd-snapshot backup.db.gz
   rangekeeper explain web -n default
-  rangekeeper explain PortAlreadyAllocated`,
+  rangekeeper explain PortAlreadyAllocated
+  rangekeeper explain -f services.yaml`,
 		Args: usage.Arguments,
 	}
 	format := screen.AddFormat(c, screen.FormatTable, screen.FormatJSON, screen.FormatYAML)
 	inNamespace := c.Flags().StringP("namespace", "n", "", "namespace of a Service that is named without one")
 	c.Flags().BoolP("all-namespaces", "A", false, "without effect: the Services of all namespaces are read")
+	file := c.Flags().StringP("filename", "f", "", "explain the Services of this manifest or list, in YAML or JSON; - for the standard input")
+	usage.NotEmpty(c, "filename")
+	c.MarkFlagFilename("filename", "yaml", "yml", "json")
 	var from *source.Source
 	completeNamespaces(c, &from)
 	c.ValidArgsFunction = completeValues(&from, inNamespace)
 	from = source.AddWithAPI(c, p.Linked, func(c *cobra.Command, args []string, s *source.Source) error {
 		shown := screen.New(c.OutOrStdout(), true)
+		if *file != "" {
+			return explainFile(c, s, *file, *inNamespace, *format)
+		}
 		if entry, ok := runbook.Named(args[0]); ok {
 			if *format != screen.FormatTable {
 				return screen.WriteDocument(c.OutOrStdout(), newReason(entry, s.Program), *format)
@@ -102,6 +114,17 @@ its meaning, risk and remedy; this reads no cluster.`,
 		return foundIf(faulty, err)
 	})
 	from.ForServers = true
+	usage.AddRule(c, func(args []string) error {
+		switch {
+		case *file == "" && len(args) == 0:
+			return usage.Error(c, "IP|PORT|NAME|NAMESPACE/NAME|REASON or --filename is missing")
+		case *file != "" && len(args) > 0:
+			return usage.Error(c, "%q and --filename exclude each other", args[0])
+		case *file == snapshotfile.Stdin && from.File() == snapshotfile.Stdin:
+			return usage.Error(c, "--filename and --etcd-snapshot cannot both be the standard input")
+		}
+		return nil
+	})
 	return c
 }
 

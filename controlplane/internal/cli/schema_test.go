@@ -93,6 +93,13 @@ func TestDocumentsFollowSchemas(t *testing.T) {
 			}
 		}
 	}
+	known, err := json.Marshal(audit.IgnoreList{APIVersion: audit.APIVersion, Kind: audit.KindIgnoreList, Entries: []audit.IgnoreEntry{
+		{Reason: "Leak", Value: "30001"}, {Reason: "ClusterIPOutOfRange", Object: "default/web", Expires: "2026-12-31", Comment: "known"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(string(known))
 	_, reason, _ := run(t, "explain", "RangeFull", "-o", "json")
 	check(reason)
 	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz"))

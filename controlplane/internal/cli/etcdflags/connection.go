@@ -144,5 +144,8 @@ func (o *Connection) password() (string, error) {
 	return password, nil
 }
 
+// Endpoints are the URLs of the etcd.
+func (o *Connection) Endpoints() []string { return o.options.Endpoints }
+
 // String names the etcd in errors.
 func (o *Connection) String() string { return strings.Join(o.options.Endpoints, ",") }

@@ -102,6 +102,11 @@ func (s *Screen) Explanation(e *audit.Explanation, program string) {
 		}
 	}
 	line("Services", services)
+	if others := e.OtherUsers(); len(others) > 0 {
+		line("Conflict", Printable(strings.Join(e.NamedBy, ", "))+" cannot use it: "+Printable(strings.Join(others, ", "))+" does")
+	} else if e.HasConflict() {
+		line("Conflict", "several Services of the file name it: "+Printable(strings.Join(e.NamedBy, ", ")))
+	}
 	for _, u := range e.Unknown {
 		line("Unknown", escaped(u.Message))
 	}

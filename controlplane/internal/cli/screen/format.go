@@ -21,6 +21,8 @@ const (
 	FormatYAML  = "yaml"
 	FormatHTML  = "html"
 	FormatName  = "name"
+	// FormatJUnit is that of the results of tests, for gates (github.com/testmoapp/junitxml).
+	FormatJUnit = "junit"
 	// FormatPrometheus is the text format of Prometheus, for the textfile collector of its node exporter.
 	FormatPrometheus = "prometheus"
 )

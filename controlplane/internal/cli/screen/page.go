@@ -16,6 +16,9 @@ func PageOf(r *audit.Report, maps []picture.Map, steps []Step, program string) p
 		Totals: totals(r),
 		Maps:   maps,
 	}
+	if r.Ignored != nil {
+		p.Totals += "; " + IgnoredText(r.Ignored)
+	}
 	for _, u := range r.Unreadable {
 		p.Unknown = append(p.Unknown, u.Kind+" "+u.Key+" cannot be read: "+u.Message)
 	}

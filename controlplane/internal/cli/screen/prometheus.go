@@ -81,6 +81,10 @@ func WritePrometheus(w io.Writer, r *audit.Report) error {
 	if n := r.Summary.Leaks; n.Found > 0 || !n.IsAtLeast {
 		m.sample("rangekeeper_leaks", uint64(n.Found))
 	}
+	if i := r.Ignored; i != nil {
+		m.family("rangekeeper_ignored", "Findings and leaks that a list of known faults leaves out of the other gauges.")
+		m.sample("rangekeeper_ignored", uint64(i.Findings+i.Leaks))
+	}
 	m.family("rangekeeper_unreadable_objects", "Objects that cannot be decoded.")
 	m.sample("rangekeeper_unreadable_objects", uint64(len(r.Unreadable)))
 	m.family("rangekeeper_unknown", "Parts of the cluster that the source of the audit does not show.")

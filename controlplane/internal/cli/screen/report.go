@@ -24,6 +24,7 @@ func (s *Screen) Report(r *audit.Report, maps string, steps []Step, program stri
 	if found {
 		s.text(0, "", totals(r))
 	}
+	s.ignored(r.Ignored)
 	s.Blank()
 	s.ranges(r.Ranges)
 	s.unreadable(r.Unreadable)
@@ -65,6 +66,46 @@ func fine(r *audit.Report) string {
 		return text + " about Services of namespace " + Printable(r.Namespace)
 	}
 	return text + " in " + Count(int(r.Summary.Services), "Service")
+}
+
+// ignored says what a list of known faults leaves out, and which of its entries are of no use any more.
+func (s *Screen) ignored(i *audit.Ignored) {
+	if i == nil {
+		return
+	}
+	s.text(0, "", IgnoredText(i))
+	var rows [][]string
+	for _, entries := range []struct {
+		what string
+		all  []audit.IgnoreEntry
+	}{{"expired", i.Expired}, {"unmatched", i.Unmatched}} {
+		for _, e := range entries.all {
+			rows = append(rows, []string{entries.what, e.Reason, Printable(strings.TrimSpace(string(e.Value) + " " + e.Object)), e.Expires, Printable(e.Comment)})
+		}
+	}
+	for _, line := range s.aligned(2, rows) {
+		s.b.WriteString(line)
+	}
+}
+
+// IgnoredText counts what a list of known faults leaves out, and its entries that ignore nothing.
+func IgnoredText(i *audit.Ignored) string {
+	text := Count(i.Findings, "finding")
+	if i.Leaks > 0 {
+		text += " and " + Count(i.Leaks, "leak")
+	}
+	text += " ignored by " + Printable(i.File)
+	if n := len(i.Expired); n == 1 {
+		text += ", 1 entry expired"
+	} else if n > 1 {
+		text += fmt.Sprintf(", %d entries expired", n)
+	}
+	if n := len(i.Unmatched); n == 1 {
+		text += ", 1 entry matches nothing"
+	} else if n > 1 {
+		text += fmt.Sprintf(", %d entries match nothing", n)
+	}
+	return text
 }
 
 // maps writes maps of ranges, whose lines are never broken.

@@ -60,7 +60,7 @@ func (s *Screen) Print(w io.Writer) error {
 
 // Blank separates what comes from what is there.
 func (s *Screen) Blank() {
-	if s.b.Len() > 0 {
+	if s.b.Len() > 0 && !strings.HasSuffix(s.b.String(), "\n\n") {
 		s.b.WriteByte('\n')
 	}
 }
