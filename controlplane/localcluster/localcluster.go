@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -73,7 +74,7 @@ type Config struct {
 	EtcdPort uint16
 	// SecurePort is where the servers serve, each at an address of its own, 127.0.0.1 and up.
 	SecurePort uint16
-	// Flags are further flags of all servers. They win over those that this package makes.
+	// Flags are further flags of all servers. They take the place of those of the same name.
 	Flags []string
 	// Progress, if set, is called with a line about each step.
 	Progress func(line string)
@@ -250,7 +251,22 @@ func (c *Cluster) flags(i int, p *pki, s *settings) []string {
 	if c.config.EndpointReconcilerType == masterCount {
 		flags = append(flags, "--apiserver-count="+strconv.Itoa(c.config.Servers))
 	}
-	return append(flags, c.config.Flags...)
+	return replaced(flags, c.config.Flags)
+}
+
+// replaced returns flags with others in place of those of the same name: of a flag that is a list a server would take
+// both values, or refuse them.
+func replaced(flags, others []string) []string {
+	isReplaced := func(flag string) bool {
+		return slices.ContainsFunc(others, func(other string) bool { return flagName(other) == flagName(flag) })
+	}
+	return append(slices.DeleteFunc(flags, isReplaced), others...)
+}
+
+// flagName returns the name of a flag, as kube-apiserver reads it.
+func flagName(flag string) string {
+	name, _, _ := strings.Cut(flag, "=")
+	return strings.ReplaceAll(name, "_", "-")
 }
 
 func (c *Cluster) file(names ...string) string {

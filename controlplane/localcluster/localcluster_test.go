@@ -196,6 +196,15 @@ func TestRuns(t *testing.T) {
 	}
 }
 
+// TestFlags has each flag of the caller in the place of the one of the same name.
+func TestFlags(t *testing.T) {
+	own := []string{"--authorization_mode", "RBAC", "--v=4", "--secure-port=1"}
+	got := replaced([]string{"--secure-port=6443", "--authorization-mode=Node", "--secure-port-of-others=1"}, own)
+	if want := append([]string{"--secure-port-of-others=1"}, own...); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // TestServerIsStartedAgain kills one of two servers: the other one serves, and the first one gets ready again.
 func TestServerIsStartedAgain(t *testing.T) {
 	config := testConfig(t, 2)

@@ -441,6 +441,21 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// TestExplainNamesTheAddress has the address in a command of the remedy, to be pasted.
+func TestExplainNamesTheAddress(t *testing.T) {
+	file := etcdtest.Fixture(etcdtest.SingleStack, "drift.db.gz")
+	r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
+	at := slices.IndexFunc(r.Findings, func(f audit.Finding) bool { return f.Reason == "IPAddressWrongReference" })
+	if at < 0 {
+		t.Fatal("no finding")
+	}
+	value := r.Findings[at].Value
+	_, shown, _ := run(t, "explain", value, "--etcd-snapshot", file)
+	if words := strings.Join(strings.Fields(shown), " "); !strings.Contains(words, "`kubectl delete ipaddress "+value+"`") {
+		t.Error(shown)
+	}
+}
+
 // TestExplainService explains each value of a Service, and the reasons without a cluster.
 func TestExplainService(t *testing.T) {
 	file := etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz")

@@ -426,7 +426,7 @@ func TestUndoDocument(t *testing.T) {
 	journal := file + edit.JournalSuffix
 	runJSON[audit.Plan](t, exitFound, with("repair", "--plan-to", file, "--clean-leaks")...)
 	_, stdout, stderr := run(t, with("repair", "--apply", "--plan", file)...)
-	if !strings.Contains(stderr, "takes back 2 of 3 changes") {
+	if !strings.Contains(stderr, "rangekeeper: for 24 hours, rangekeeper undo "+journal+" takes back 2 cleared values, and 1 set value unless a Service uses it by then\n") {
 		t.Errorf("%s%s", stdout, stderr)
 	}
 	stored := readEtcd(t, e.Client())

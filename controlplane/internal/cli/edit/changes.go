@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -100,18 +101,21 @@ func (c *Changes) CheckCluster(ctx context.Context, stored *ranges.Store, state 
 	return c.checkMark(ctx, stored, state)
 }
 
-// undoableText says how many changes undo can take back, as long as Services do not change: it frees no value that a
-// Service uses.
+// undoableText says what undo can take back: it frees no value that a Service uses.
 func (c *Changes) undoableText() string {
 	set, cleared := 0, 0
 	for _, one := range c.Ranges {
 		set, cleared = set+len(one.Set), cleared+len(one.Clear)
 	}
-	text := fmt.Sprintf("%d of %s", cleared, screen.Count(set+cleared, "change"))
-	if set > 0 {
-		text += fmt.Sprintf(", and of the %d set values those that no Service uses by then,", set)
+	var parts []string
+	if cleared > 0 {
+		parts = append(parts, screen.Count(cleared, "cleared value"))
 	}
-	return text
+	if set > 0 {
+		them := map[bool]string{true: "it", false: "them"}[set == 1]
+		parts = append(parts, screen.Count(set, "set value")+" unless a Service uses "+them+" by then")
+	}
+	return strings.Join(parts, ", and ")
 }
 
 // ReadDocument reads a document of a kind, and accepts only what [Changes.Create] can have written.

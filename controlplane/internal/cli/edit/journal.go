@@ -163,7 +163,7 @@ func (j *journal) end(err error) error {
 	switch {
 	case errors.Is(err, ErrUndoBegan): // the journal is the undo's
 	case err == nil && j.isThere:
-		fmt.Fprintf(j.log, "rangekeeper: rangekeeper undo %s takes back %s for 24 hours\n", j.name, j.plan.undoableText())
+		fmt.Fprintf(j.log, "rangekeeper: for 24 hours, rangekeeper undo %s takes back %s\n", j.name, j.plan.undoableText())
 	case errors.Is(err, ErrMayBeWritten):
 		err = fmt.Errorf("%w; if it was written, rangekeeper undo %s reverses it", err, j.name)
 	case err != nil && len(written) > 0:

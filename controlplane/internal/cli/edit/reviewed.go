@@ -43,7 +43,7 @@ func WritePlan(path string, force bool, state *clusterstate.State, plan *audit.P
 		fmt.Fprintln(log, "rangekeeper: the cluster has no Namespace kube-system that can be read, so the plan knows it only by the id of its etcd and by --prefix, which another cluster may share")
 	}
 	if plan.ChangesAny() {
-		fmt.Fprintf(log, "rangekeeper: rangekeeper undo can take back %s for 24 hours after the plan is applied\n", c.undoableText())
+		fmt.Fprintf(log, "rangekeeper: for 24 hours after the plan is applied, rangekeeper undo can take back %s\n", c.undoableText())
 	}
 	return nil
 }

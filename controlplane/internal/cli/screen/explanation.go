@@ -134,13 +134,21 @@ func (s *Screen) Explanation(e *audit.Explanation, program string) {
 			shown[f.Reason] = true
 			line("Risk", entry.Risk)
 			if len(e.Unreadable) == 0 {
-				line("Remedy", Called(program, entry.Remedy))
+				line("Remedy", Called(program, remedyOf(entry, e.Value)))
 			}
 		}
 	}
 	if len(e.Unreadable) > 0 {
 		line("Remedy", "restore or delete in etcd what cannot be read; nothing is repaired before that")
 	}
+}
+
+// remedyOf returns the remedy of a value's fault, with the value where the runbook has none.
+func remedyOf(entry runbook.Entry, value string) string {
+	if address, err := rangekeeper.ParseValue(value); err == nil && !address.IsPort() {
+		return strings.ReplaceAll(entry.Remedy, "ADDRESS", value)
+	}
+	return entry.Remedy
 }
 
 // repairOf describes the repair of a value.

@@ -49,7 +49,8 @@ port. In the endpoints of the Service kubernetes they have addresses of a block 
 documentation, as loopback is not allowed there. The etcd asks for no password:
 every user of this machine can read and write it.
 
-Flags after -- go to every kube-apiserver and win over those that it gets anyway.`,
+Flags after -- go to every kube-apiserver, in place of flags of the same name that it
+gets anyway.`,
 		Example: `  rangekeeper up
   rangekeeper up --servers 3 \
     --service-cluster-ip-range 10.96.0.0/16,fd00:10:96::/112
