@@ -15,7 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
 )
+
+const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 var (
 	protobufMagic   = []byte("k8s\x00")
@@ -57,7 +60,7 @@ var (
 	mutatingBindingKind   = kind{name: "MutatingAdmissionPolicyBinding", versions: policies}
 )
 
-// decodeInto decodes the object in value, protobuf or JSON, into o.
+// decodeInto decodes the object in value, protobuf, JSON or YAML, into o.
 func decodeInto[T any, P object[T]](o P, value []byte, k kind) error {
 	switch {
 	case bytes.HasPrefix(value, protobufMagic):
@@ -87,10 +90,23 @@ func decodeInto[T any, P object[T]](o P, value []byte, k kind) error {
 		}
 		// As decoding protobuf leaves it.
 		o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	case isYAML(value):
+		text, err := yaml.YAMLToJSON(value)
+		if err != nil {
+			return fmt.Errorf("damaged YAML value: %w", err)
+		}
+		return decodeInto(o, text, k)
 	default:
-		return fmt.Errorf("neither Kubernetes protobuf nor JSON: starts with %q", value[:min(len(value), 16)])
+		return fmt.Errorf("neither Kubernetes protobuf nor JSON nor YAML: starts with %q", value[:min(len(value), 16)])
 	}
 	return check(o, k)
+}
+
+// isYAML says whether a value begins with a key, as a kube-apiserver with
+// --storage-media-type=application/yaml writes objects.
+func isYAML(value []byte) bool {
+	key, _, found := bytes.Cut(value[:min(len(value), 64)], []byte(":"))
+	return found && len(key) > 0 && len(bytes.Trim(key, letters)) == 0
 }
 
 // check refuses an object that the core or a kube-apiserver cannot take.

@@ -17,7 +17,7 @@ var (
 )
 
 const (
-	readFirst = "Restore or delete in etcd the objects that cannot be read, and run this again."
+	readFirst = "Restore or delete in etcd the objects that kube-apiserver cannot read either, and run this again."
 	// repairLater is the remedy of faults that a repair would repair if it were not refused beside such objects.
 	repairLater = readFirst + " Nothing is repaired before that."
 )
@@ -35,9 +35,9 @@ func (p *preflight) checkUnreadable() {
 	}
 	p.add(Check{
 		Name: "Unreadable", Level: Must, Values: keys,
-		Message: fmt.Sprintf("These objects cannot be read: %s (%s). kube-apiserver cannot list their kind or find them by their names, and what they use or record is unknown.",
+		Message: fmt.Sprintf("These objects cannot be read: %s (%s). If kube-apiserver cannot read them either, it cannot list their kind, and one whose name is not that of its key it cannot find; what they use or record is unknown.",
 			some(keys), p.state.Unreadable[0].Problem),
-		Remedy: "Restore or delete them in etcd.",
+		Remedy: "Look at them with kubectl, and restore or delete in etcd those that kube-apiserver cannot read either, or shows under the names of others.",
 	})
 }
 

@@ -35,8 +35,8 @@ func TestUnreadableObjects(t *testing.T) {
 			head + "\x1c\x0a\x15\x0a\x0akubernetes\x1a\x07default\x12\x03\x1a\x01\xff", `"\xff" is not UTF-8`},
 		{"Service of 4 GiB", etcdtest.DualStack, "Service", service, head + fourGiB, "damaged protobuf value"},
 		{"name of 4 GiB", etcdtest.DualStack, "Service", service, head + "\x08\x0a\x06\x0a" + fourGiB, "damaged Service"},
-		{"Service beside objects", "kube-1.37-dual-stack", "Service", service, "", "neither Kubernetes protobuf nor JSON"},
-		{"IPAddress", "kube-1.37-dual-stack", "IPAddress", address, "garbage", "neither Kubernetes protobuf nor JSON"},
+		{"Service beside objects", "kube-1.37-dual-stack", "Service", service, "", "neither Kubernetes protobuf nor JSON nor YAML"},
+		{"IPAddress", "kube-1.37-dual-stack", "IPAddress", address, "garbage", "neither Kubernetes protobuf nor JSON nor YAML"},
 		{"IPAddress with a slash", "kube-1.37-dual-stack", "IPAddress", "/registry/ipaddresses/a/b",
 			`{"apiVersion":"networking.k8s.io/v1","kind":"IPAddress","metadata":{"name":"a/b"}}`, "may not contain '/'"},
 		{"ServiceCIDR", "kube-1.37-dual-stack", "ServiceCIDR", cidr, `{"kind":"ServiceCIDR"`, "damaged JSON value"},
@@ -272,7 +272,7 @@ func TestNothingIsWrittenBesideUnreadableObjects(t *testing.T) {
 		{"allocate", "servicenodeports"}, {"release", "servicenodeports", "32000"},
 	} {
 		code, stdout, stderr := run(t, append(command, endpoints)...)
-		if code != exitInput || stdout != "" || !strings.Contains(stderr, "key "+key+": neither Kubernetes protobuf nor JSON") {
+		if code != exitInput || stdout != "" || !strings.Contains(stderr, "key "+key+": neither Kubernetes protobuf nor JSON nor YAML") {
 			t.Errorf("%q: exit code %d, %s%s", command, code, stdout, stderr)
 		}
 	}

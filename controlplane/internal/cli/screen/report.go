@@ -163,7 +163,7 @@ func (s *Screen) unreadable(all []audit.Unreadable) {
 	for _, text := range uncertain {
 		s.text(2, "", "Uncertain, as "+text)
 	}
-	s.text(2, "", "Restore or delete these keys: kube-apiserver cannot read the objects either, or shows them under the names of others. Until then leaks stay, and a repair writes nothing.")
+	s.text(2, "", "Look at these objects with kubectl. Restore or delete a key if kube-apiserver cannot read the object either, or shows it under the name of another one; if it reads the object, only this version of rangekeeper does not. Until then leaks stay, and a repair writes nothing.")
 }
 
 // unknown lists what the source cannot see.
