@@ -355,7 +355,8 @@ func (a *Audit) ObserveUnreadable(kind SubjectKind) error {
 // decode, are findings; all else is judged without it. upgraded is as of CompareBitmap: since then servers that record
 // ClusterIPs in IPAddress objects read no bitmap of them. If leaks are cleaned after it, as cleansLeaks says, it needs
 // Services, too. Then, and in a pass, no object may be unreadable. The error wraps ErrNoServices or
-// ErrUnreadableObjects.
+// ErrUnreadableObjects. The former is also the answer, whatever is cleaned, if IPAddress objects refer to Services and
+// none was observed, unless the node ports are Unseen; an audit that goes on finds nothing about these objects.
 func (a *Audit) CheckCluster(bitmaps Bitmaps, upgraded uint64, cleansLeaks bool) error {
 	var details rk.Error
 	code := rk.AuditCheckCluster(a.pointer(), uint32(bitmaps.ServiceIPs), uint32(bitmaps.SecondaryServiceIPs),

@@ -945,9 +945,10 @@ rk_result rk_audit_observe_unreadable(rk_audit *audit, rk_subject_kind kind, rk_
  * servers that record ClusterIPs in IPAddress objects read no bitmap of them.
  *
  * RK_RESULT_NO_SERVICES if `cleans_leaks` says that leaks are cleaned after the audit, values are recorded as
- * allocated, and no Service was observed: a cluster has the kubernetes Service at least, so its Services are stored
- * elsewhere. RK_RESULT_UNREADABLE if objects could not be read, and leaks are cleaned after the audit, or the audit is
- * that of an rk_repair_pass.
+ * allocated, and no Service was observed: a cluster has the kubernetes Service at least, so its Services are
+ * stored elsewhere. It is so whatever is cleaned if IPAddress objects refer to Services and the node ports are not
+ * RK_PRESENCE_UNSEEN; an audit that goes on finds nothing about these objects. RK_RESULT_UNREADABLE if objects
+ * could not be read, and leaks are cleaned after the audit, or the audit is that of an rk_repair_pass.
  */
 RK_MUST_CHECK
 rk_result rk_audit_check_cluster(rk_audit *audit, rk_presence service_ips, rk_presence secondary_service_ips,

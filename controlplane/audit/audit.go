@@ -75,6 +75,8 @@ type Audit struct {
 	claims func() ([]rangekeeper.Claim, error)
 	// damaged says by name what is wrong with the stored ranges that cannot be read.
 	damaged map[string]error
+	// elsewhere refuses repairs, as the Services are stored elsewhere; else nil.
+	elsewhere error
 	// wide says that the range of node ports is not known, and all ports were audited.
 	wide bool
 	// doubtsRange says that the Services speak against the stored range of ClusterIPs.
@@ -180,7 +182,7 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 	if err := a.addUnreadable(core); err != nil {
 		return nil, err
 	}
-	if err := a.check(core, o.CleansLeaks); err != nil {
+	if err := a.check(core, o); err != nil {
 		return nil, err
 	}
 	if o.Pass != nil {
@@ -305,20 +307,41 @@ func (a *Audit) addObjects(core *rangekeeper.Audit) error {
 	return servicebatch.ObserveIPAddresses(core, a.state.IPAddresses)
 }
 
-// check tells the core which ranges are stored, and refuses the repair of a cluster without Services.
-func (a *Audit) check(core *rangekeeper.Audit, cleansLeaks bool) error {
+// check tells the core which ranges are stored, and refuses the repair of a cluster without Services. If they are
+// stored elsewhere, a report says what is unknown for that.
+func (a *Audit) check(core *rangekeeper.Audit, o Options) error {
 	err := core.CheckCluster(rangekeeper.Bitmaps{
 		ServiceIPs: a.presence(clusterstate.ServiceIPs), SecondaryServiceIPs: a.presence(clusterstate.SecondaryServiceIPs),
 		ServiceNodePorts: a.presence(clusterstate.ServiceNodePorts),
-	}, uint64(a.state.UpgradedAt), cleansLeaks)
+	}, uint64(a.state.UpgradedAt), o.CleansLeaks)
 	if errors.Is(err, rangekeeper.ErrUnreadableObjects) {
 		return a.state.CheckReadable()
 	}
-	if errors.Is(err, rangekeeper.ErrNoServices) {
-		return fmt.Errorf("%w; does kube-apiserver keep Services in another etcd (--etcd-servers-overrides)?", err)
+	if !errors.Is(err, rangekeeper.ErrNoServices) {
+		return err
 	}
-	return err
+	err = fmt.Errorf("%w; does kube-apiserver keep Services in another etcd (--etcd-servers-overrides)?", err)
+	if o.CleansLeaks || o.Pass != nil {
+		return err
+	}
+	a.elsewhere = err
+	hides := []Severity{BreaksTraffic, DuplicateRisk, Exhausted, Wasted}
+	a.unknown(clusterstate.ServiceNodePorts, hides, "node ports that Services use", "%s", ServicesElsewhere)
+	var names []string
+	for _, r := range a.ranges {
+		if r.name != clusterstate.ServiceNodePorts && !slices.Contains(names, r.name) {
+			names = append(names, r.name)
+			a.unknown(r.name, hides, "ClusterIPs of "+r.name+" that Services use", "%s", ServicesElsewhere)
+		}
+	}
+	return nil
 }
+
+// ServicesElsewhere says why nothing is known about what Services use.
+const ServicesElsewhere = "IPAddress objects refer to Services, and no Service is stored here: kube-apiserver keeps them in another etcd (--etcd-servers-overrides)"
+
+// LacksServices reports whether the Services are stored elsewhere.
+func (a *Audit) LacksServices() bool { return a.elsewhere != nil }
 
 func (a *Audit) presence(name string) rangekeeper.Presence {
 	switch _, ok := a.state.Ranges[name]; {

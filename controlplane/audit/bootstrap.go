@@ -215,6 +215,9 @@ func (a *Audit) bootstrapQuestion(o Options) bootstrapQuestion {
 
 // objectsUnseen says why the Service kubernetes and its endpoints are not all seen; "" if they are.
 func (a *Audit) objectsUnseen() string {
+	if a.elsewhere != nil {
+		return ServicesElsewhere
+	}
 	const service = "/" + corev1.NamespaceDefault + "/" + clusterstate.KubernetesService
 	isService := func(u clusterstate.Unreadable) bool {
 		return u.Kind == KindService && strings.HasSuffix("/"+u.Key, service)

@@ -250,6 +250,9 @@ func (p *Plan) sortRanges() {
 // Plan returns what a repair changes: the document of what is to be done, or of what
 // was done, once the core's report has recorded it.
 func (a *Audit) Plan() (*Plan, error) {
+	if a.elsewhere != nil {
+		return nil, a.elsewhere
+	}
 	p := &Plan{APIVersion: APIVersion, Kind: KindRepairPlan, Source: a.report.Source, Ranges: []RangePlan{}, Unknown: a.report.Unknown}
 	for i, r := range a.ranges {
 		if r.record == rangekeeper.RecordBitmap {

@@ -46,7 +46,9 @@ type preflight struct {
 	state  *clusterstate.State
 	claims []rangekeeper.Claim
 	audit  *audit.Report
-	report *Report
+	// lacksServices says that the Services are stored elsewhere.
+	lacksServices bool
+	report        *Report
 	// from is 0 if it is not known.
 	from Release
 	// byObjects says that ClusterIPs are recorded by IPAddress objects.
@@ -58,7 +60,7 @@ type preflight struct {
 // New returns what an upgrade has to expect. The state must have [clusterstate.State.Upgrade], and a is its audit.
 func New(state *clusterstate.State, a *audit.Audit, o Options) (*Report, error) {
 	p := &preflight{
-		Options: o, state: state, audit: a.Report(), byObjects: state.ClusterIPRecords().HasObjects(),
+		Options: o, state: state, audit: a.Report(), byObjects: state.ClusterIPRecords().HasObjects(), lacksServices: a.LacksServices(),
 		report: &Report{
 			APIVersion: audit.APIVersion, Kind: Kind, Source: a.Report().Source, From: strings.TrimPrefix(state.Upgrade.Release, "v"), To: o.To.String(),
 			Checks: []Check{},
@@ -339,6 +341,8 @@ func (p *preflight) checkBeta() {
 func (p *preflight) unknown(u audit.Unknown) {
 	c := Check{Name: cmp.Or(u.Range, "API servers"), Level: Unknown, Message: strings.ToUpper(u.Message[:1]) + u.Message[1:] + ".", Remedy: "Read etcd or an etcd snapshot, with --endpoints or --etcd-snapshot."}
 	switch {
+	case p.lacksServices && strings.HasSuffix(u.Message, audit.ServicesElsewhere):
+		c.Remedy = readOverAPI
 	case u.IsOfBootstrap() && !p.unseen():
 		c.Remedy = "Remove the reason, and look again."
 	case u.IsOfBootstrap():

@@ -18,6 +18,8 @@ var (
 
 const (
 	readFirst = "Restore or delete in etcd the objects that kube-apiserver cannot read either, and run this again."
+	// readOverAPI is the remedy where the Services are stored in another etcd.
+	readOverAPI = "Run this over the Kubernetes API, which shows the Services."
 	// repairLater is the remedy of faults that a repair would repair if it were not refused beside such objects.
 	repairLater = readFirst + " Nothing is repaired before that."
 )
@@ -55,11 +57,16 @@ func (p *preflight) unreadable(kinds ...string) string {
 	return some(keys) + " cannot be read"
 }
 
-// dependsOn adds a check as unknown if objects of these kinds cannot be decoded, and reports whether it did.
+// dependsOn adds a check as unknown if objects of these kinds cannot be decoded, or are stored elsewhere, and reports
+// whether it did.
 func (p *preflight) dependsOn(kinds []string, name, what string) bool {
 	unreadable := p.unreadable(kinds...)
+	remedy := readFirst
+	if unreadable == "" && p.lacksServices && slices.Contains(kinds, audit.KindService) {
+		unreadable, remedy = audit.ServicesElsewhere, readOverAPI
+	}
 	if unreadable != "" {
-		p.add(Check{Name: name, Level: Unknown, Message: what + ": " + unreadable + ".", Remedy: readFirst})
+		p.add(Check{Name: name, Level: Unknown, Message: what + ": " + unreadable + ".", Remedy: remedy})
 	}
 	return unreadable != ""
 }

@@ -126,7 +126,8 @@ func TestYAMLOnAServer(t *testing.T) {
 	}
 }
 
-// TestStrangeYAML has objects in YAML that no server writes. They are named, and no text advises to delete them at once.
+// TestStrangeYAML has objects in YAML that no server writes. They are named, and no text advises to delete them at
+// once.
 func TestStrangeYAML(t *testing.T) {
 	t.Parallel() // beside those that wait
 	const (

@@ -77,7 +77,8 @@ pub enum NotAuditable {
         objects: u64,
     },
     /// Values are recorded and there is no Service: leaks and values in use cannot be distinguished. A cluster has the
-    /// `kubernetes` Service at least, so its Services must be stored elsewhere.
+    /// `kubernetes` Service at least, so its Services must be stored elsewhere
+    /// (`--etcd-servers-overrides=/services#...`).
     #[error("there are no Services, but {recorded} recorded as allocated{NO_TELLING}", recorded = values_are(.recorded))]
     NoServices {
         /// How many values are recorded, in bitmaps and IPAddress objects.
@@ -102,17 +103,31 @@ impl Audit {
     /// after it, as `cleans_leaks` says, it needs Services, too. Then, and in a
     /// [`RepairPass`](crate::commit::RepairPass), all objects must have been readable. The last call counts.
     ///
+    /// If IPAddress objects refer to Services, and no Service is stored beside them, the Services are stored elsewhere,
+    /// whatever is cleaned. An audit that goes on after the error finds no leak and nothing about these objects, and
+    /// changes none. Where bitmaps are [`Unseen`](Presence::Unseen) the source is an API, which shows all Services.
+    ///
     /// # Errors
     /// If a repair would free values in use, for lack of Services or of objects that could not be read.
     pub fn check_cluster(&mut self, bitmaps: Bitmaps, cleans_leaks: bool) -> Result<(), NotAuditable> {
         self.lacking = self.lacking_ranges(bitmaps);
+        let recorded = self.recorded();
+        if let Some(objects) = &mut self.objects
+            && self.services == 0
+            && !self.lacks_service
+            && bitmaps.service_node_ports != Presence::Unseen
+            && objects.refer_to_services()
+        {
+            objects.leave_unjudged();
+            return Err(NotAuditable::NoServices { recorded });
+        }
         if self.unreadable > 0 && (cleans_leaks || self.is_of_pass()) {
             return Err(NotAuditable::Unreadable { objects: self.unreadable });
         }
         if !cleans_leaks || self.services > 0 {
             return Ok(());
         }
-        match self.recorded() {
+        match recorded {
             0 => Ok(()),
             recorded => Err(NotAuditable::NoServices { recorded }),
         }
@@ -322,6 +337,52 @@ mod tests {
     }
 
     #[test]
+    fn objects_whose_services_are_stored_elsewhere_are_not_judged() {
+        let objects = || {
+            let mut audit = Audit::of_ip_addresses(None);
+            audit.add_service_cidr("10.0.0.0/24".parse().expect("a CIDR"), true).expect("no Service yet");
+            for (name, service) in [("10.0.0.1", "kubernetes"), ("10.0.0.2", "web"), ("10.0.0.03", "")] {
+                let object = crate::ipaddress::IpAddressObject {
+                    name,
+                    managed_by: crate::ipaddress::ALLOCATOR,
+                    parent_resource: "services",
+                    parent_namespace: "default",
+                    parent_name: service,
+                    ..Default::default()
+                };
+                audit.observe_ip_address(&object).expect("an audit of IPAddress objects");
+            }
+            audit
+        };
+        let none = bitmaps(Missing, Missing, Missing);
+        for cleans_leaks in [false, true] {
+            let mut audit = objects();
+            let refused = audit.check_cluster(none, cleans_leaks);
+            assert_eq!(refused, Err(NotAuditable::NoServices { recorded: 3 }));
+            let report = audit.finish(crate::audit::Leaks::CleanAtOnce);
+            assert_eq!((report.findings.len(), report.leaks().count(), report.object_repairs.len()), (0, 0, 0));
+            let counts = report.ranges[0].counts();
+            assert_eq!((counts.stored, counts.next, counts.clear), (2, 2, 0), "{counts:?}");
+        }
+        // An API shows all Services, one of these is not readable, and one is there.
+        let mut lost = objects();
+        assert_eq!(lost.check_cluster(bitmaps(Unseen, Unseen, Unseen), false), Ok(()));
+        assert_eq!(lost.finish(crate::audit::Leaks::CleanAtOnce).leaks().count(), 2);
+        let mut unreadable = objects();
+        unreadable.observe_unreadable(crate::audit::Unreadable::Service);
+        assert_eq!(unreadable.check_cluster(none, false), Ok(()));
+        let mut with_service = objects();
+        with_service.observe(&Service {
+            namespace: "default",
+            name: "web",
+            cluster_ip: "10.0.0.2",
+            ..Service::default()
+        });
+        assert_eq!(with_service.check_cluster(none, true), Ok(()));
+        assert_eq!(with_service.finish(crate::audit::Leaks::CleanAtOnce).leaks().count(), 1);
+    }
+
+    #[test]
     fn recorded_values_need_services() {
         let port_range = "30000-30001".parse().expect("ports");
         let of_bitmaps = |data: &[u8]| {
@@ -344,9 +405,9 @@ mod tests {
         let mut objects = Audit::of_ip_addresses(None);
         let object = crate::ipaddress::IpAddressObject { name: "10.0.0.1", ..Default::default() };
         objects.observe_ip_address(&object).expect("an audit of IPAddress objects");
-        assert_eq!(
-            refused(&mut objects, bitmaps(Missing, Missing, Missing)),
-            format!("there are no Services, but 1 value is recorded as allocated{NO_TELLING}")
-        );
+        let none = bitmaps(Missing, Missing, Missing);
+        let one = format!("there are no Services, but 1 value is recorded as allocated{NO_TELLING}");
+        assert_eq!(refused(&mut objects, none), one);
+        assert_eq!(objects.check_cluster(none, false), Ok(()), "leaks are only reported");
     }
 }

@@ -225,6 +225,8 @@ pub struct Audit {
     services: u64,
     /// Objects of the cluster that could not be read.
     unreadable: u64,
+    /// One of them is a Service.
+    lacks_service: bool,
     claims: u64,
     /// The addresses of Services that have no range, if not all ranges of ClusterIPs are known.
     without_range: Option<HashSet<IpAddr>>,
@@ -395,6 +397,7 @@ impl Audit {
     /// refuses repairs.
     pub fn observe_unreadable(&mut self, kind: Unreadable) {
         self.unreadable = self.unreadable.saturating_add(1);
+        self.lacks_service |= matches!(kind, Unreadable::Service);
         if let (Some(objects), Unreadable::ServiceCidr) = (&mut self.objects, kind) {
             objects.lack_cidr();
         }

@@ -48,6 +48,8 @@ pub(super) struct Objects {
     by_name: HashMap<(String, String), usize>,
     /// A ServiceCIDR object could not be read.
     lacks_cidr: bool,
+    /// The Services are stored elsewhere, so that the objects cannot be judged.
+    unjudged: bool,
 }
 
 #[derive(Debug)]
@@ -121,6 +123,7 @@ impl Objects {
             claims: Vec::new(),
             by_name: HashMap::new(),
             lacks_cidr: false,
+            unjudged: false,
         }
     }
 
@@ -136,6 +139,16 @@ impl Objects {
     /// Whether there is a CIDR that is not known.
     pub(super) fn lacks_cidr(&self) -> bool {
         self.lacks_cidr
+    }
+
+    /// Whether an object refers to a Service.
+    pub(super) fn refer_to_services(&self) -> bool {
+        self.objects.iter().any(|object| object.service.is_some())
+    }
+
+    /// Says that the Services are not among those that were observed: all objects stay, and none is found.
+    pub(super) fn leave_unjudged(&mut self) {
+        self.unjudged = true;
     }
 
     pub(super) fn has_cidrs(&self) -> bool {
@@ -278,7 +291,8 @@ impl Objects {
             .collect();
         let mut leaks = Vec::new();
         let mut leaked = HashSet::new();
-        for (ordinal, object) in self.objects.iter().enumerate() {
+        let judged = if self.unjudged { &[] } else { &*self.objects };
+        for (ordinal, object) in judged.iter().enumerate() {
             let subject = Subject::IpAddress(ordinal as u64);
             let mut find = |reason, range, value| {
                 findings.push((order, Finding { reason, range, subject, value, valid: None, outside: None }));
@@ -383,6 +397,9 @@ impl Objects {
     }
 
     fn judge_object(&self, object: &Object, address: IpAddr) -> IpAddressVerdict {
+        if self.unjudged {
+            return IpAddressVerdict::Keep;
+        }
         // Both times are truncated to seconds, so the object may be a second younger than their difference.
         let age = |now: i64| Duration::from_secs(now.saturating_sub(object.created).saturating_sub(1).max(0) as u64);
         let unused_for = self.now.map_or(GRACE, age);
