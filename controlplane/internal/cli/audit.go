@@ -57,8 +57,8 @@ endpoints of its API servers: of an etcd snapshot, of a running etcd, or else ov
 Kubernetes API, of the cluster that kubectl works with. docs/sources.md says what each of
 them can see.
 
-A count of what the source does not show is "?" or "at least 3"; in JSON and YAML it is
-null, and "unknown" says why. The exit code is 1 if something was found, or with
+What the source does not show stands below each severity. In JSON and YAML a count is
+null if there may be more than was found, and "unknown" says why. The exit code is 1 if something was found, or with
 --fail-on if something of that severity or a worse one was found. With --strict it is 4
 if nothing was found, but the source does not show all.
 

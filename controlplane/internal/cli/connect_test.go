@@ -137,7 +137,7 @@ func TestEnvironment(t *testing.T) {
 	// The variable never takes the place of kubectl's cluster.
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	t.Setenv("HOME", t.TempDir())
-	runFails(t, exitInput, []string{"no cluster", "ETCDCTL_ENDPOINTS does not stand here"}, "audit")
+	runFails(t, exitInput, []string{"no cluster", "ETCDCTL_ENDPOINTS has no effect on this command"}, "audit")
 	runJSON[audit.Report](t, exitOK, "audit", "--etcd-snapshot", snapshot)
 	runFails(t, exitUnreachable, []string{"127.0.0.1:1"}, "audit", "--dial-timeout", "1s", "--endpoints", "http://127.0.0.1:1")
 	t.Setenv("ETCDCTL_DIAL_TIMEOUT", "soon")

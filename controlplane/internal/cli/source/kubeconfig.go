@@ -127,4 +127,4 @@ func (k *kubeconfig) config() (*rest.Config, error) {
 }
 
 var errNoCluster = errors.New("no cluster: no kubeconfig at --kubeconfig, $KUBECONFIG or ~/.kube/config names one; " +
-	"name a kubeconfig, or an etcd snapshot with --etcd-snapshot, or a running etcd with --endpoints, for which ETCDCTL_ENDPOINTS does not stand here")
+	"name a kubeconfig, or an etcd snapshot with --etcd-snapshot, or a running etcd with --endpoints; ETCDCTL_ENDPOINTS has no effect on this command")
