@@ -67,7 +67,7 @@ PROMTOOL = $(GO) run github.com/prometheus/prometheus/cmd/promtool@v0.316.0
 # The packages of Kubernetes with files in kube-apiserver/dropin/overlay/all.
 DROPIN_PACKAGES = $(sort $(patsubst kube-apiserver/dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find kube-apiserver/dropin/overlay/all -name '*.go'))))
 
-.PHONY: help library purego libraries restored-etcd build run up check check-binding check-go format clippy test test-rust test-c test-js test-go test-race test-race-purego test-cluster examples examples-rust examples-rust-tests apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short stress faults bench bench-once profile instructions instructions-record compare compare-backends compare-corpora compare-store compare-apiserver compare-growth measure-audit record compare-model goldens fixtures header install installed dist check-dist outside reproducible fmt lint targets miri tsan crates dependencies manifests chart alerts analyse api-changes doc nightly setup clean
+.PHONY: help library purego libraries restored-etcd build run up check check-binding check-go format clippy test test-rust test-c test-js test-go test-race test-race-purego test-cluster examples examples-rust examples-rust-tests apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short stress faults bench bench-once profile instructions instructions-record compare compare-backends compare-corpora compare-store compare-apiserver compare-growth measure-audit measure-snapshot record compare-model goldens fixtures header install installed dist check-dist outside reproducible fmt lint targets miri tsan crates dependencies manifests chart alerts analyse api-changes doc nightly setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -270,6 +270,10 @@ compare-growth: apiservers dropin ## Measures kube-apiservers with more and more
 measure-audit: build apiservers ## Measures the audit of a cluster with 20,000 Services over the API and in etcd; writes target/measure-audit.json.
 	rm -f target/measure-audit
 	cd kube-apiserver/compare && $(GO) build -o ../../target/measure-audit ./cmd/measure-audit && ../../target/measure-audit
+
+measure-snapshot: build ## Measures the commands on snapshots with 100,000 and 1,000,000 Services, in turn with BEFORE, another build; writes target/measure-snapshot.json.
+	rm -f target/measure-snapshot
+	cd kube-apiserver/compare && $(GO) build -o ../../target/measure-snapshot ./cmd/measure-snapshot && ../../target/measure-snapshot -before "$(BEFORE)"
 
 record: ## Runs the measurement WHAT, such as compare, and records it in bench/record with commit, CPU and versions.
 	@bench/record.sh $(WHAT)

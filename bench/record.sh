@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:?usage: bench/record.sh MEASUREMENT, such as compare}
-measurements="compare compare-backends compare-store compare-apiserver compare-growth measure-audit"
+measurements="compare compare-backends compare-store compare-apiserver compare-growth measure-audit measure-snapshot"
 [[ " $measurements " == *" $what "* ]] || { echo "record: $what is no measurement: expected one of $measurements" >&2; exit 2; }
 [[ -z $(git status --porcelain) ]] || { echo "record: the tree has changes that no commit has; commit them first" >&2; exit 1; }
 version() { sed -n "s/^\t\(require \)\{0,1\}${1//\//\\/} v\([^ ]*\).*/\2/p" "$2" | head -n 1; }

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,16 +12,15 @@ import (
 	"log"
 	"net/netip"
 	"os"
-	"os/exec"
 	"os/signal"
 	"strings"
 	"syscall"
 	"text/tabwriter"
-	"time"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/releases"
 	"github.com/rangekeeper/rangekeeper/kube-apiserver/compare/internal/apiserver"
 	"github.com/rangekeeper/rangekeeper/kube-apiserver/compare/internal/floor"
+	"github.com/rangekeeper/rangekeeper/kube-apiserver/compare/internal/process"
 	"github.com/rangekeeper/rangekeeper/kube-apiserver/compare/internal/resultsfile"
 )
 
@@ -112,58 +110,22 @@ func measure(ctx context.Context, bin, release, dir string, services int) (r res
 
 // auditOnce runs the command once, which must report all Services and no finding.
 func auditOnce(ctx context.Context, program, flag string, services int) (s source, err error) {
-	command := exec.CommandContext(ctx, program, "audit", "-o", "json", flag)
-	var stdout, stderr bytes.Buffer
-	command.Stdout, command.Stderr = &stdout, &stderr
-	begin := time.Now()
-	if err := command.Start(); err != nil {
+	run, err := process.Measure(ctx, []int{0}, program, "audit", "-o", "json", flag)
+	if err != nil {
 		return s, err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- command.Wait() }()
-	if s.MiB, err = peak(command.Process.Pid, ended); err != nil {
-		return s, fmt.Errorf("%w\n%s%s", err, stdout.Bytes(), stderr.Bytes())
-	}
-	s.Seconds = time.Since(begin).Seconds()
 	var report struct {
 		Summary  struct{ Services int }
 		Findings []json.RawMessage
 	}
-	if err := json.Unmarshal(stdout.Bytes(), &report); err != nil {
+	if err := json.Unmarshal(run.Stdout, &report); err != nil {
 		return s, err
 	}
 	// The Service kubernetes is one more.
 	if report.Summary.Services != services+1 || len(report.Findings) > 0 {
 		return s, fmt.Errorf("the audit reports %d Services and %d findings, expected %d and 0", report.Summary.Services, len(report.Findings), services+1)
 	}
-	state := command.ProcessState
-	s.CPU = (state.UserTime() + state.SystemTime()).Seconds()
-	return s, nil
-}
-
-// peak waits for the end of a process and returns the most memory that it had in MiB, and its error. It reads the
-// kernel's high-water mark every 10 ms: the one that wait4 returns begins with the memory of the process that started
-// it.
-func peak(pid int, ended <-chan error) (mib float64, err error) {
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case err := <-ended:
-			return mib, err
-		case <-tick.C:
-			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-			if err != nil {
-				continue // it has ended
-			}
-			for line := range strings.Lines(string(status)) {
-				var kib float64
-				if n, _ := fmt.Sscanf(line, "VmHWM: %f kB", &kib); n == 1 {
-					mib = kib / 1024
-				}
-			}
-		}
-	}
+	return source{Seconds: run.Seconds, CPU: run.CPU, MiB: run.MiB}, nil
 }
 
 // addresses are those of the Services; the first one of the range is left to the Service kubernetes.
