@@ -17,7 +17,6 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/servicecidr"
-	"github.com/rangekeeper/rangekeeper/controlplane/servicebatch"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -117,7 +116,7 @@ func (r *auditedRange) isBitmap(name string) bool {
 //
 // Cost: proportional to the number of objects.
 func New(state *clusterstate.State, o Options) (*Audit, error) {
-	if len(state.Ranges)+len(state.Services)+len(state.ServiceCIDRs)+len(state.Unreadable) == 0 {
+	if len(state.Ranges)+state.Services.Len()+len(state.ServiceCIDRs)+len(state.Unreadable) == 0 {
 		err := errors.New("no range, ServiceCIDR or Service is stored")
 		if prefix := state.Identity.Prefix; prefix != "" { // none over an API
 			err = fmt.Errorf("%w below %s; --prefix names another prefix of the keys", err, prefix)
@@ -167,16 +166,7 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = core.ObserveAll(len(state.Services), func(batch *rangekeeper.Services, from, to int) {
-		for i := range state.Services[from:to] {
-			s := &state.Services[from+i]
-			servicebatch.Add(batch, s)
-			if byObjects {
-				batch.Name(s.Namespace, s.Name, s.CreationTimestamp.Time, 0)
-			}
-		}
-	})
-	if err != nil {
+	if err := state.Services.Observe(core, byObjects); err != nil {
 		return nil, err
 	}
 	if err := a.addUnreadable(core); err != nil {
@@ -196,11 +186,7 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 	if err := a.observeClaimants(); err != nil {
 		return nil, err
 	}
-	forms := make([]rangekeeper.ServiceForm, len(state.Services))
-	for i := range state.Services {
-		forms[i] = servicebatch.Form(&state.Services[i])
-	}
-	if err := a.core.ObserveForms(forms); err != nil {
+	if err := state.Services.ObserveForms(a.core); err != nil {
 		return nil, err
 	}
 	if o.FindsFullRanges {
@@ -280,17 +266,7 @@ func (a *Audit) observeClaimants() error {
 	if err != nil || !slices.ContainsFunc(findings, func(f rangekeeper.Finding) bool { return f.Reason.IsDuplicate() }) {
 		return err
 	}
-	return a.core.ObserveClaimants(len(a.state.Services), func(batch *rangekeeper.Services, from, to int) {
-		for i := range a.state.Services[from:to] {
-			s := &a.state.Services[from+i]
-			servicebatch.Add(batch, s)
-			var revision uint64
-			if len(a.state.CreateRevisions) > 0 {
-				revision = uint64(a.state.CreateRevisions[from+i])
-			}
-			batch.Name(s.Namespace, s.Name, s.CreationTimestamp.Time, revision)
-		}
-	})
+	return a.state.Services.ObserveClaimants(a.core)
 }
 
 // addObjects adds all ServiceCIDR and IPAddress objects to the audit.
@@ -304,7 +280,7 @@ func (a *Audit) addObjects(core *rangekeeper.Audit) error {
 			a.ranges = append(a.ranges, auditedRange{name: s.Name, text: text, record: rangekeeper.RecordIPAddresses, notReady: !isReady})
 		}
 	}
-	return servicebatch.ObserveIPAddresses(core, a.state.IPAddresses)
+	return a.state.IPAddresses.Observe(core)
 }
 
 // check tells the core which ranges are stored, and refuses the repair of a cluster without Services. If they are
@@ -478,10 +454,10 @@ func (a *Audit) finding(f rangekeeper.Finding) Finding {
 	}
 	switch f.Subject.Kind {
 	case rangekeeper.SubjectService:
-		s := &a.state.Services[f.Subject.Ordinal]
+		s := a.state.Services.At(int(f.Subject.Ordinal))
 		finding.Kind, finding.Namespace, finding.Name = KindService, s.Namespace, s.Name
 	case rangekeeper.SubjectIPAddress:
-		finding.Kind, finding.Name = KindIPAddress, a.state.IPAddresses[f.Subject.Ordinal].Name
+		finding.Kind, finding.Name = KindIPAddress, a.state.IPAddresses.At(int(f.Subject.Ordinal)).Name
 	case rangekeeper.SubjectServiceCIDR:
 		finding.Kind, finding.Name = KindServiceCIDR, a.ranges[f.Subject.Ordinal].name
 	case rangekeeper.SubjectStored:
@@ -496,10 +472,10 @@ func (a *Audit) finding(f rangekeeper.Finding) Finding {
 		}
 	}
 	for _, c := range f.Claimants {
-		s := &a.state.Services[c.Service]
+		s := a.state.Services.At(int(c.Service))
 		claimant := Claimant{Kind: KindService, Namespace: s.Namespace, Name: s.Name, Keeps: c.Keeps && !c.Tied, Tied: c.Tied}
-		if !s.CreationTimestamp.IsZero() {
-			claimant.CreationTimestamp = s.CreationTimestamp.UTC().Format(time.RFC3339)
+		if s.Created != 0 {
+			claimant.CreationTimestamp = time.Unix(s.Created, 0).UTC().Format(time.RFC3339)
 		}
 		finding.Claimants = append(finding.Claimants, claimant)
 	}

@@ -65,16 +65,15 @@ func newAudit(t *testing.T, cluster, file string, o audit.Options) (*audit.Audit
 // claimants returns the Services that use each address and port.
 func claimants(state *clusterstate.State) map[string][]string {
 	claims := map[string][]string{}
-	for i := range state.Services {
-		s := &state.Services[i]
+	for _, s := range state.Services.All() {
 		values := map[string]bool{}
-		for _, ip := range s.Spec.ClusterIPs {
+		for _, ip := range s.ClusterIPs {
 			values[ip] = true
 		}
-		for _, p := range s.Spec.Ports {
+		for _, p := range s.Ports {
 			values[strconv.Itoa(int(p.NodePort))] = true
 		}
-		values[strconv.Itoa(int(s.Spec.HealthCheckNodePort))] = true
+		values[strconv.Itoa(int(s.HealthCheckNodePort))] = true
 		delete(values, "0")
 		delete(values, "None")
 		for v := range values {
@@ -159,7 +158,7 @@ func TestDriftGivesTheVerdictOfTheReference(t *testing.T) {
 			}
 			summary := r.Summary
 			summary.BySeverity, summary.Found = audit.BySeverity{}, audit.Found{}
-			if want := (audit.Summary{Findings: audit.Count{Found: len(r.Findings)}, Leaks: audit.Count{Found: len(leaks)}, Services: uint64(len(state.Services))}); summary != want {
+			if want := (audit.Summary{Findings: audit.Count{Found: len(r.Findings)}, Leaks: audit.Count{Found: len(leaks)}, Services: uint64(state.Services.Len())}); summary != want {
 				t.Errorf("got %+v, want %+v", summary, want)
 			}
 		})
@@ -220,9 +219,9 @@ func TestNotAllocatedIsAllThatIsUsedAndNotStored(t *testing.T) {
 			}
 		}
 		owners := map[string]string{}
-		for _, o := range state.IPAddresses {
-			owners[o.Name] = o.Spec.ParentRef.Namespace + "/" + o.Spec.ParentRef.Name
-			if o.Spec.ParentRef.Resource != "services" {
+		for o := range state.IPAddresses.All() {
+			owners[o.Name] = o.ParentNamespace + "/" + o.ParentName
+			if o.ParentResource != "services" {
 				owners[o.Name] = ""
 			}
 		}
@@ -257,19 +256,18 @@ func TestBitmapDisagrees(t *testing.T) {
 	a, state := newAudit(t, etcdtest.DualWrite, "drift.db.gz", audit.Options{})
 	services := claimants(state)
 	want, unset := map[string]string{}, 0
+	objects := map[string]rangekeeper.IPAddress{}
+	for o := range state.IPAddresses.All() {
+		objects[o.Name] = o
+	}
 	for name, first := range map[string]string{"serviceips": "10.96.0.1", "secondaryserviceips": "fd00:10:96::1"} {
 		bits, address := storedBits(t, state.Ranges[name].Value), netip.MustParseAddr(first)
 		for offset := range 1<<16 - 2 {
 			value := address.String()
-			i := slices.IndexFunc(state.IPAddresses, func(o networkingv1.IPAddress) bool { return o.Name == value })
-			managed, kept := false, false
-			if i >= 0 {
-				o := &state.IPAddresses[i]
-				managed = o.Labels[networkingv1.LabelManagedBy] == "ipallocator.k8s.io"
-				kept = managed && slices.Contains(services[value], o.Spec.ParentRef.Namespace+"/"+o.Spec.ParentRef.Name)
-			}
+			o, isObject := objects[value]
+			kept := isObject && o.ManagedBy == "ipallocator.k8s.io" && slices.Contains(services[value], o.ParentNamespace+"/"+o.ParentName)
 			switch set := bits.Bit(offset) == 1; {
-			case set && i < 0 && len(services[value]) == 0:
+			case set && !isObject && len(services[value]) == 0:
 				want[value] = audit.KindServiceCIDR + " kubernetes"
 			case !set && kept:
 				want[value] = audit.KindIPAddress + " " + value
@@ -300,25 +298,26 @@ func TestClaimants(t *testing.T) {
 	for _, of := range audits() {
 		_, state := newAudit(t, of.cluster, "drift.db.gz", of.options)
 		// Let some copies be the older ones.
-		for i := range state.Services {
-			if s := &state.Services[i]; strings.HasPrefix(s.Name, "dup-") && s.Name < "dup-3" {
+		all := etcdtest.Objects(&state.Services)
+		for i := range all {
+			if s := &all[i]; strings.HasPrefix(s.Name, "dup-") && s.Name < "dup-3" {
 				s.CreationTimestamp.Time = s.CreationTimestamp.Add(-time.Hour)
 			}
 		}
+		state.Services = etcdtest.List(all...)
 		a, err := audit.New(state, of.options)
 		if err != nil {
 			t.Fatal(err)
 		}
 		created, revisions := map[string]string{}, map[string]int64{}
-		for i := range state.Services {
-			s := &state.Services[i]
-			created[s.Namespace+"/"+s.Name] = s.CreationTimestamp.UTC().Format(time.RFC3339)
-			revisions[s.Namespace+"/"+s.Name] = state.CreateRevisions[i]
+		for _, s := range state.Services.All() {
+			created[s.Namespace+"/"+s.Name] = time.Unix(s.Created, 0).UTC().Format(time.RFC3339)
+			revisions[s.Namespace+"/"+s.Name] = s.CreateRevision
 		}
 		referred := map[string]string{}
-		for i := range state.IPAddresses {
-			if p := state.IPAddresses[i].Spec.ParentRef; p != nil && !of.options.Bitmap {
-				referred[state.IPAddresses[i].Name] = p.Namespace + "/" + p.Name
+		for o := range state.IPAddresses.All() {
+			if !o.WithoutParent && !of.options.Bitmap {
+				referred[o.Name] = o.ParentNamespace + "/" + o.ParentName
 			}
 		}
 		services, older := claimants(state), 0
@@ -419,8 +418,8 @@ func TestRanges(t *testing.T) {
 			if r.Used.N == 0 || r.Used.N+r.Free.N != r.Size.N || r.InUse != r.Used.N {
 				t.Errorf("%+v", r)
 			}
-			if r.Mode == audit.ModeIPAddress && r.Used.N != uint64(len(state.IPAddresses)) {
-				t.Errorf("%+v: %d IPAddress objects", r, len(state.IPAddresses))
+			if r.Mode == audit.ModeIPAddress && r.Used.N != uint64(state.IPAddresses.Len()) {
+				t.Errorf("%+v: %d IPAddress objects", r, state.IPAddresses.Len())
 			}
 			got[i].Used, got[i].Free, got[i].InUse = audit.Amount{}, audit.Amount{}, 0
 		}
@@ -463,7 +462,7 @@ func TestNotReadyServiceCIDR(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	address := state.Services[0].Spec.ClusterIP
+	address := state.Services.At(0).ClusterIP
 	if e := explain(t, a, address); len(e.Places) != 1 || !e.Places[0].NotReady {
 		t.Errorf("%+v", e)
 	}
@@ -473,17 +472,17 @@ func TestNotReadyServiceCIDR(t *testing.T) {
 // value if only the names could decide that.
 func TestDuplicateOfTwoNamespaces(t *testing.T) {
 	_, state := newAudit(t, etcdtest.DualStack, "clean.db.gz", audit.Options{})
-	port := slices.IndexFunc(state.Services, func(s corev1.Service) bool { return s.Spec.Type == corev1.ServiceTypeNodePort })
-	twin := *state.Services[port].DeepCopy()
+	all := etcdtest.Objects(&state.Services)
+	port := slices.IndexFunc(all, func(s corev1.Service) bool { return s.Spec.Type == corev1.ServiceTypeNodePort })
+	twin := *all[port].DeepCopy()
 	twin.Namespace, twin.Name = "zzz", "twin"
-	state.Services = append(state.Services, twin)
-	state.CreateRevisions = nil
+	state.Services = etcdtest.List(append(all, twin)...)
 	a, err := audit.New(state, audit.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	of := map[string]int{}
-	for _, namespace := range []string{"zzz", state.Services[port].Namespace, "nobody"} {
+	for _, namespace := range []string{"zzz", all[port].Namespace, "nobody"} {
 		for _, f := range a.Report().InNamespace(namespace).Findings {
 			of[namespace]++
 			for _, c := range f.Claimants {
@@ -493,7 +492,7 @@ func TestDuplicateOfTwoNamespaces(t *testing.T) {
 			}
 		}
 	}
-	if of["zzz"] == 0 || of["zzz"] != of[state.Services[port].Namespace] || of["nobody"] != 0 {
+	if of["zzz"] == 0 || of["zzz"] != of[all[port].Namespace] || of["nobody"] != 0 {
 		t.Errorf("%v of %+v", of, a.Report().Findings)
 	}
 }

@@ -196,13 +196,7 @@ func (a *Audit) bootstrapQuestion(o Options) bootstrapQuestion {
 		}
 	}
 	if a.objectsUnseen() == "" {
-		q.Objects = &objects{Endpoints: b.Endpoints, Slices: append([]discoveryv1.EndpointSlice{}, b.Slices...)}
-		at := slices.IndexFunc(a.state.Services, func(s corev1.Service) bool {
-			return s.Namespace == corev1.NamespaceDefault && s.Name == clusterstate.KubernetesService
-		})
-		if at >= 0 {
-			q.Objects.Service = &a.state.Services[at]
-		}
+		q.Objects = &objects{Service: b.Service, Endpoints: b.Endpoints, Slices: append([]discoveryv1.EndpointSlice{}, b.Slices...)}
 		if o.Earlier != nil && b.EndpointsUnchanged(o.Earlier) {
 			q.Objects.UnchangedMs = o.Watched.Milliseconds()
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -23,7 +24,7 @@ import (
 func serverState() *clusterstate.State {
 	return &clusterstate.State{
 		Revision: 100, Identity: clusterstate.Identity{Prefix: "/registry"}, Ranges: map[string]clusterstate.StoredRange{},
-		Services: []corev1.Service{{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "web"}, Spec: corev1.ServiceSpec{ClusterIP: "None"}}},
+		Services: etcdtest.List(corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "web"}, Spec: corev1.ServiceSpec{ClusterIP: "None"}}),
 		Bootstrap: &clusterstate.Bootstrap{
 			Leases:        []clusterstate.ServerLease{{Key: "/registry/masterleases/192.0.2.1", Value: []byte("k8s:enc:aescbc:v1:key1:"), ModRevision: 90, ID: 7, State: clusterstate.LeaseMissing}},
 			ObjectsUnseen: "not allowed", Namespaces: []string{"default", "kube-node-lease", "kube-public", "kube-system"},
@@ -186,10 +187,10 @@ func TestEndpointsRepair(t *testing.T) {
 	two.Subsets = append(two.Subsets, two.Subsets...)
 	for version, damaged := range map[int64]*corev1.Endpoints{0: nil, 80: two} {
 		state := *state
-		state.Services = append([]corev1.Service{service}, state.Services...)
+		state.Services = etcdtest.List(append([]corev1.Service{service}, etcdtest.Objects(&state.Services)...)...)
 		state.ServiceCIDRs = []networkingv1.ServiceCIDR{{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/12"}}}}
 		bootstrap := *b
-		bootstrap.Endpoints = damaged
+		bootstrap.Service, bootstrap.Endpoints = &service, damaged
 		state.Bootstrap = &bootstrap
 		undecided, err := audit.New(&state, audit.Options{Judge: rangekeeper.BootstrapPlan, Now: time.Now(), Earlier: &bootstrap, Watched: time.Minute})
 		if err != nil {

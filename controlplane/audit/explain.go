@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
@@ -148,7 +146,7 @@ func (a *Audit) isRecorded(value rangekeeper.Value) bool {
 
 // ExplainService returns all that is known about each address and port of a Service.
 func (a *Audit) ExplainService(namespace, name string) ([]*Explanation, error) {
-	at := slices.IndexFunc(a.state.Services, func(s corev1.Service) bool { return s.Namespace == namespace && s.Name == name })
+	at := a.state.Services.Find(namespace, name)
 	if at < 0 {
 		for _, u := range a.report.Unreadable { // the key of a Service, or over the API its name, ends so
 			if u.Kind == KindService && strings.HasSuffix("/"+u.Key, "/"+namespace+"/"+name) {

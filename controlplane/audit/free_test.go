@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
@@ -54,8 +55,7 @@ func TestFree(t *testing.T) {
 	for _, cluster := range etcdtest.FixtureClusters {
 		a, state := newAudit(t, cluster.Name, "drift.db.gz", audit.Options{})
 		taken := map[string]bool{}
-		for i := range state.Services {
-			spec := &state.Services[i].Spec
+		for _, spec := range state.Services.All() {
 			taken[strconv.Itoa(int(spec.HealthCheckNodePort))] = true
 			for _, port := range spec.Ports {
 				taken[strconv.Itoa(int(port.NodePort))] = true
@@ -83,13 +83,13 @@ func TestFree(t *testing.T) {
 			continue
 		}
 		taken = map[string]bool{}
-		for i := range state.Services {
-			for _, ip := range state.Services[i].Spec.ClusterIPs {
+		for _, s := range state.Services.All() {
+			for _, ip := range s.ClusterIPs {
 				taken[ip] = true
 			}
 		}
-		for i := range state.IPAddresses {
-			taken[state.IPAddresses[i].Name] = true
+		for o := range state.IPAddresses.All() {
+			taken[o.Name] = true
 		}
 		var addresses []string
 		for ip := netip.MustParseAddr("10.0.0.1"); ip != netip.MustParseAddr("10.0.255.255"); ip = ip.Next() {
@@ -109,9 +109,8 @@ func TestUnknownRanges(t *testing.T) {
 		s.Namespace, s.Name, s.Spec.ClusterIP, s.Spec.Ports = "ns", name, ip, []corev1.ServicePort{{Protocol: "TCP", NodePort: port}}
 		return s
 	}
-	state := &clusterstate.State{Revision: 1, Unseen: &clusterstate.Unseen{WhyNoMetrics: "no metrics"}, Services: []corev1.Service{
-		service("a", "10.0.0.1", 30001), service("b", "10.0.0.1", 30001), service("c", "None", 0),
-	}}
+	services := []corev1.Service{service("a", "10.0.0.1", 30001), service("b", "10.0.0.1", 30001), service("c", "None", 0)}
+	state := &clusterstate.State{Revision: 1, Unseen: &clusterstate.Unseen{WhyNoMetrics: "no metrics"}, Services: etcdtest.List(services...)}
 	audited := func() *audit.Audit {
 		a, err := audit.New(state, audit.Options{})
 		if err != nil {
@@ -139,7 +138,8 @@ func TestUnknownRanges(t *testing.T) {
 	if free, err := a.Free(clusterstate.ServiceNodePorts, 1); err != nil || free.Bands[0].Next[0] != "30000" || !slices.ContainsFunc(free.Unknown, taken) {
 		t.Errorf("free ports of the default: %+v, %v", free, err)
 	}
-	state.Services[2] = service("c", "None", 29999)
+	services[2] = service("c", "None", 29999)
+	state.Services = etcdtest.List(services...)
 	a = audited()
 	if r := a.Report().Ranges; r[0].Range != "" || !r[0].Size.Unseen || !r[0].Free.Unseen || len(a.Report().Findings) != 2 {
 		t.Errorf("with a port outside the default: %+v, %+v", r, a.Report().Findings)
@@ -238,7 +238,7 @@ func TestNodePortCounts(t *testing.T) {
 			var one, other corev1.Service
 			one.Spec.Ports = []corev1.ServicePort{{Protocol: "TCP", NodePort: c.port}, {Protocol: "UDP"}}
 			other.Spec.HealthCheckNodePort = cmp.Or(c.health, 30002)
-			state := &clusterstate.State{Revision: 1, Services: []corev1.Service{one, other}, Unseen: &clusterstate.Unseen{
+			state := &clusterstate.State{Revision: 1, Services: etcdtest.List(one, other), Unseen: &clusterstate.Unseen{
 				Metrics: &c.metrics, NodePortRange: c.named, Probed: c.probed,
 			}}
 			a, err := audit.New(state, audit.Options{FindsFullRanges: true, WarnFree: 34})
@@ -279,8 +279,8 @@ func TestRangeOutside(t *testing.T) {
 		names []string
 		want  string
 	}{{[]string{"aa", "kubernetes", "zz"}, "kubernetes"}, {[]string{"aa", "zz"}, ""}, {[]string{"aa"}, "aa"}} {
-		state := &clusterstate.State{Revision: 1, Unseen: &clusterstate.Unseen{NodePortRange: audit.DefaultNodePortRange}, Services: make([]corev1.Service, 1)}
-		state.Services[0].Namespace, state.Services[0].Name, state.Services[0].Spec.ClusterIP = "ns", "a", "192.0.2.1"
+		state := &clusterstate.State{Revision: 1, Unseen: &clusterstate.Unseen{NodePortRange: audit.DefaultNodePortRange},
+			Services: etcdtest.List(corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}, Spec: corev1.ServiceSpec{ClusterIP: "192.0.2.1"}})}
 		for i, name := range c.names {
 			var s networkingv1.ServiceCIDR
 			s.Name, s.Spec.CIDRs = name, []string{fmt.Sprintf("10.%d.0.0/16", i)}

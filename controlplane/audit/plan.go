@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/servicebatch"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -290,10 +291,11 @@ func (a *Audit) Objects() (all []ObjectPlan, err error) {
 	for _, r := range repairs {
 		object := ObjectPlan{Address: r.Address.String(), Removed: r.Removed >= 0}
 		if object.Removed {
-			object.Address = a.state.IPAddresses[r.Removed].Name
+			object.Address = a.state.IPAddresses.At(r.Removed).Name
 		}
 		if r.Service >= 0 {
-			object.Namespace, object.Name = a.state.Services[r.Service].Namespace, a.state.Services[r.Service].Name
+			of := a.state.Services.At(r.Service)
+			object.Namespace, object.Name = of.Namespace, of.Name
 		}
 		all = append(all, object)
 	}
@@ -352,10 +354,10 @@ func (a *Audit) NewValues(now time.Time) (map[string][]byte, error) {
 		var value []byte
 		name := r.Address.String()
 		if r.Removed >= 0 {
-			name = a.state.IPAddresses[r.Removed].Name
+			name = a.state.IPAddresses.At(r.Removed).Name
 		}
 		if r.Service >= 0 {
-			if value, err = a.state.EncodeIPAddress(newIPAddress(r.Address.Addr(), &a.state.Services[r.Service], now)); err != nil {
+			if value, err = a.state.EncodeIPAddress(newIPAddress(r.Address.Addr(), a.state.Services.At(r.Service), now)); err != nil {
 				return nil, fmt.Errorf("IPAddress %s: %w", r.Address, err)
 			}
 		}
@@ -366,7 +368,7 @@ func (a *Audit) NewValues(now time.Time) (map[string][]byte, error) {
 
 // newIPAddress returns the object by which a kube-apiserver records an address of a
 // Service.
-func newIPAddress(address netip.Addr, s *corev1.Service, now time.Time) *networkingv1.IPAddress {
+func newIPAddress(address netip.Addr, s servicebatch.Service, now time.Time) *networkingv1.IPAddress {
 	family := corev1.IPv4Protocol
 	if address.Is6() {
 		family = corev1.IPv6Protocol

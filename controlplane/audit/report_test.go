@@ -126,8 +126,8 @@ func TestOneFamilyMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	ipv6 := 0
-	for i := range state.Services {
-		for _, ip := range state.Services[i].Spec.ClusterIPs {
+	for _, s := range state.Services.All() {
+		for _, ip := range s.ClusterIPs {
 			if strings.Contains(ip, ":") {
 				ipv6++
 			}
@@ -179,7 +179,7 @@ func TestRangeMissing(t *testing.T) {
 			t.Errorf("%s without %v: %q", c.cluster, c.ranges, all)
 		}
 		// Without Services nothing is amiss.
-		state.Services = nil
+		state.Services = etcdtest.List()
 		if all := found(); len(all) > 0 {
 			t.Errorf("%s without %v and Services: %q", c.cluster, c.ranges, all)
 		}

@@ -14,7 +14,7 @@ import (
 // those of the bitmaps that Kubernetes 1.33 writes beside IPAddress objects. Bitmaps that an upgrade has left over do
 // not count: the flag may have changed since, and a server does not correct the CIDRs of a ServiceCIDR.
 func missingServiceCIDR(state *clusterstate.State) *networkingv1.ServiceCIDR {
-	if len(state.ServiceCIDRs)+state.CountUnreadable(KindServiceCIDR) > 0 || len(state.IPAddresses) == 0 {
+	if len(state.ServiceCIDRs)+state.CountUnreadable(KindServiceCIDR) > 0 || state.IPAddresses.Len() == 0 {
 		return nil
 	}
 	missing := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: clusterstate.DefaultServiceCIDR}}

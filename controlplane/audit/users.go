@@ -10,7 +10,8 @@ func Users(state *clusterstate.State) (map[rangekeeper.Value][]string, error) {
 	all := make(map[rangekeeper.Value][]string)
 	claims, err := state.Claims()
 	for _, claim := range claims {
-		name := state.Services[claim.Service].Namespace + "/" + state.Services[claim.Service].Name
+		of := state.Services.At(claim.Service)
+		name := of.Namespace + "/" + of.Name
 		if users := all[claim.Value]; claim.Value.IsValid() && (len(users) == 0 || users[len(users)-1] != name) {
 			all[claim.Value] = append(users, name)
 		}

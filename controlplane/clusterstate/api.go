@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiclient"
+	"github.com/rangekeeper/rangekeeper/controlplane/servicebatch"
 )
 
 // ErrAPIUnreachable: no API server answered.
@@ -111,21 +112,39 @@ func readAPI(ctx context.Context, client rest.Interface, o APIOptions) (*State, 
 	r := &apiReader{ctx: ctx, client: client, progress: o.Progress, lists: 2} // of ServiceCIDRs there are few
 	unseen := o.Unseen
 	s := &State{Ranges: map[string]StoredRange{}, Unseen: &unseen}
-	err := readList(r, "/api/v1/services", func(l *corev1.ServiceList) int {
-		appendChecked(s, &s.Services, l.Items, l.RemainingItemCount, serviceKind)
-		return len(l.Items)
+	var server *corev1.Service
+	var records recorder
+	err := readList(r, "/api/v1/services", func(l *servedList[corev1.Service, *corev1.Service]) (int, error) {
+		return l.each(s, serviceKind, func(raw []byte) bool {
+			if !readService(&records.fields, raw) || o.Bootstrap && isNameOf(serverService, records.fields.Namespace, records.fields.Name) {
+				return false
+			}
+			s.Services.Add(records.fields.AppendTo(nil))
+			return true
+		}, func(one *corev1.Service) {
+			if qualified(one) == serverService {
+				one.SetAnnotations(nil)
+				one.SetManagedFields(nil)
+				server = one
+			}
+			s.Services.Add(servicebatch.FieldsOf(one).AppendTo(nil))
+		})
 	})
 	r.lists = 1
 	if err == nil {
-		err = readServed(r, networking, "servicecidrs", func(l *networkingv1.ServiceCIDRList) int {
-			appendChecked(s, &s.ServiceCIDRs, l.Items, l.RemainingItemCount, serviceCIDRKind)
-			return len(l.Items)
+		err = readServed(r, networking, "servicecidrs", func(l *networkingv1.ServiceCIDRList) (int, error) {
+			return appendChecked(s, &s.ServiceCIDRs, l.Items, serviceCIDRKind)
 		})
 	}
 	if err == nil {
-		err = readServed(r, networking, "ipaddresses", func(l *networkingv1.IPAddressList) int {
-			appendChecked(s, &s.IPAddresses, l.Items, l.RemainingItemCount, ipAddressKind)
-			return len(l.Items)
+		err = readServed(r, networking, "ipaddresses", func(l *servedList[networkingv1.IPAddress, *networkingv1.IPAddress]) (int, error) {
+			return l.each(s, ipAddressKind, func(raw []byte) bool {
+				if !readIPAddress(&records.address, raw) {
+					return false
+				}
+				s.IPAddresses.Add(records.address.AppendTo(nil))
+				return true
+			}, func(one *networkingv1.IPAddress) { s.IPAddresses.Add(servicebatch.AddressFieldsOf(one).AppendTo(nil)) })
 		})
 	}
 	if err == nil && s.ClusterIPRecords().HasObjects() {
@@ -140,6 +159,7 @@ func readAPI(ctx context.Context, client rest.Interface, o APIOptions) (*State, 
 	}
 	if err == nil && o.Bootstrap {
 		s.Bootstrap = readBootstrap(ctx, client)
+		s.Bootstrap.Service = server
 	}
 	s.Revision = r.revision
 	return s, err
@@ -160,14 +180,12 @@ func readUpgrade(r *apiReader, s *State) (*Upgrade, error) {
 		u.Release = about.GitVersion
 	}
 	const path = "/apis/admissionregistration.k8s.io/v1/"
-	err := readList(r, path+"validatingwebhookconfigurations", func(l *admissionv1.ValidatingWebhookConfigurationList) int {
-		appendChecked(s, &u.Validating, l.Items, l.RemainingItemCount, validatingKind)
-		return len(l.Items)
+	err := readList(r, path+"validatingwebhookconfigurations", func(l *admissionv1.ValidatingWebhookConfigurationList) (int, error) {
+		return appendChecked(s, &u.Validating, l.Items, validatingKind)
 	})
 	if err == nil {
-		err = readList(r, path+"mutatingwebhookconfigurations", func(l *admissionv1.MutatingWebhookConfigurationList) int {
-			appendChecked(s, &u.Mutating, l.Items, l.RemainingItemCount, mutatingKind)
-			return len(l.Items)
+		err = readList(r, path+"mutatingwebhookconfigurations", func(l *admissionv1.MutatingWebhookConfigurationList) (int, error) {
+			return appendChecked(s, &u.Mutating, l.Items, mutatingKind)
 		})
 	}
 	if u.Forbidden, err = forbidden(err); err == nil {
@@ -178,26 +196,22 @@ func readUpgrade(r *apiReader, s *State) (*Upgrade, error) {
 
 // readPolicies reads the admission policies and their bindings, which a server of an older release may not serve.
 func readPolicies(r *apiReader, s *State, u *Upgrade) error {
-	err := readServed(r, policies, "validatingadmissionpolicies", func(l *admissionv1.ValidatingAdmissionPolicyList) int {
-		appendChecked(s, &u.ValidatingPolicies, l.Items, l.RemainingItemCount, validatingPolicyKind)
-		return len(l.Items)
+	err := readServed(r, policies, "validatingadmissionpolicies", func(l *admissionv1.ValidatingAdmissionPolicyList) (int, error) {
+		return appendChecked(s, &u.ValidatingPolicies, l.Items, validatingPolicyKind)
 	})
 	if err == nil {
-		err = readServed(r, policies, "validatingadmissionpolicybindings", func(l *admissionv1.ValidatingAdmissionPolicyBindingList) int {
-			appendChecked(s, &u.ValidatingBindings, l.Items, l.RemainingItemCount, validatingBindingKind)
-			return len(l.Items)
+		err = readServed(r, policies, "validatingadmissionpolicybindings", func(l *admissionv1.ValidatingAdmissionPolicyBindingList) (int, error) {
+			return appendChecked(s, &u.ValidatingBindings, l.Items, validatingBindingKind)
 		})
 	}
 	if err == nil {
-		err = readServed(r, policies, "mutatingadmissionpolicies", func(l *admissionv1.MutatingAdmissionPolicyList) int {
-			appendChecked(s, &u.MutatingPolicies, l.Items, l.RemainingItemCount, mutatingPolicyKind)
-			return len(l.Items)
+		err = readServed(r, policies, "mutatingadmissionpolicies", func(l *admissionv1.MutatingAdmissionPolicyList) (int, error) {
+			return appendChecked(s, &u.MutatingPolicies, l.Items, mutatingPolicyKind)
 		})
 	}
 	if err == nil {
-		err = readServed(r, policies, "mutatingadmissionpolicybindings", func(l *admissionv1.MutatingAdmissionPolicyBindingList) int {
-			appendChecked(s, &u.MutatingBindings, l.Items, l.RemainingItemCount, mutatingBindingKind)
-			return len(l.Items)
+		err = readServed(r, policies, "mutatingadmissionpolicybindings", func(l *admissionv1.MutatingAdmissionPolicyBindingList) (int, error) {
+			return appendChecked(s, &u.MutatingBindings, l.Items, mutatingBindingKind)
 		})
 	}
 	return err
@@ -315,11 +329,8 @@ func readMetrics(ctx context.Context, client rest.Interface) (*NodePortCounts, s
 	}
 }
 
-// appendChecked appends the objects of a page, after which so many remain, if that is known.
-func appendChecked[T any, P object[T]](s *State, all *[]T, page []T, remaining *int64, k kind) {
-	if remaining != nil {
-		*all = slices.Grow(*all, len(page)+int(*remaining))
-	}
+// appendChecked appends the objects of a page, and returns their number.
+func appendChecked[T any, P object[T]](s *State, all *[]T, page []T, k kind) (int, error) {
 	for i := range page {
 		o := P(&page[i])
 		if err := check(o, k); err != nil {
@@ -331,6 +342,62 @@ func appendChecked[T any, P object[T]](s *State, all *[]T, page []T, remaining *
 		o.SetManagedFields(nil)
 		*all = append(*all, page[i])
 	}
+	return len(page), nil
+}
+
+// servedList is a list of objects, of which those in protobuf are not decoded yet.
+type servedList[T any, P object[T]] struct {
+	metav1.ListMeta `json:"metadata"`
+	Items           []T `json:"items"`
+	raw             [][]byte
+}
+
+var listMessage = newMessage(nil, []int{1, 2}, nil)
+
+// Unmarshal reads a list in protobuf.
+func (l *servedList[T, P]) Unmarshal(b []byte) error {
+	for {
+		f, rest, ok := listMessage.next(b)
+		switch {
+		case !ok:
+			return errors.New("not the protobuf of a list")
+		case f.num == 0:
+			return nil
+		case f.num == 2:
+			l.raw = append(l.raw, f.bytes)
+		default:
+			if err := l.ListMeta.Unmarshal(f.bytes); err != nil {
+				return err
+			}
+		}
+		b = rest
+	}
+}
+
+// each calls fast with each object in protobuf, and where that is false, or for other objects, decoded with the object
+// if it can be taken. It returns their number.
+func (l *servedList[T, P]) each(s *State, k kind, fast func(raw []byte) bool, decoded func(*T)) (int, error) {
+	take := func(o *T) {
+		if err := check(P(o), k); err != nil {
+			s.addUnreadable(k, qualified(P(o)), err)
+			return
+		}
+		decoded(o)
+	}
+	for _, raw := range l.raw {
+		if fast(raw) {
+			continue
+		}
+		o := new(T)
+		if err := P(o).Unmarshal(raw); err != nil {
+			return 0, fmt.Errorf("damaged answer: %w", err)
+		}
+		take(o)
+	}
+	for i := range l.Items {
+		take(&l.Items[i])
+	}
+	return len(l.raw) + len(l.Items), nil
 }
 
 // apiReader reads lists at one resource version.
@@ -354,7 +421,7 @@ type list[T any] interface {
 }
 
 // readServed reads a list in the first version that is served; all have the same fields. If none is, there is nothing.
-func readServed[T any, L list[T]](r *apiReader, versions []string, resource string, add func(L) int) error {
+func readServed[T any, L list[T]](r *apiReader, versions []string, resource string, add func(L) (int, error)) error {
 	for _, version := range versions {
 		if err := readList(r, "/apis/"+version+"/"+resource, add); !apierrors.IsNotFound(err) {
 			return err
@@ -363,8 +430,8 @@ func readServed[T any, L list[T]](r *apiReader, versions []string, resource stri
 	return nil
 }
 
-// readList calls add, which returns the number of objects, with the pages of a list.
-func readList[T any, L list[T]](r *apiReader, path string, add func(L) int) error {
+// readList calls add, which returns the number of objects, with each page of a list.
+func readList[T any, L list[T]](r *apiReader, path string, add func(L) (int, error)) error {
 	for next := ""; ; {
 		page := L(new(T))
 		if err := r.get(path, next, page); err != nil {
@@ -373,7 +440,11 @@ func readList[T any, L list[T]](r *apiReader, path string, add func(L) int) erro
 			}
 			return fmt.Errorf("list %s: %w", path, err)
 		}
-		r.done += int64(add(page))
+		n, err := add(page)
+		if err != nil {
+			return fmt.Errorf("list %s: %w", path, err)
+		}
+		r.done += int64(n)
 		if next = page.GetContinue(); next == "" {
 			return nil
 		}

@@ -80,7 +80,7 @@ func TestReadAPIPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if state.Revision != 77 || state.Identity.UID != "one" || len(state.Services) != 3 || len(state.IPAddresses) != 1 || len(state.ServiceCIDRs) != 0 || state.Unseen == nil {
+	if state.Revision != 77 || state.Identity.UID != "one" || state.Services.Len() != 3 || state.IPAddresses.Len() != 1 || len(state.ServiceCIDRs) != 0 || state.Unseen == nil {
 		t.Errorf("%+v", state)
 	}
 	want := []string{
@@ -117,7 +117,7 @@ func TestReadAPIExpires(t *testing.T) {
 		switch {
 		case times == 3 && err == nil:
 			t.Error("read, though each version was compacted")
-		case times < 3 && (err != nil || state.Revision != int64(11+times) || len(state.Services) != 1):
+		case times < 3 && (err != nil || state.Revision != int64(11+times) || state.Services.Len() != 1):
 			t.Errorf("compacted %d times: %+v, %v", times, state, err)
 		}
 	}
@@ -135,8 +135,8 @@ func TestReadAPIUnreadable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(state.Services) != 2 || len(state.Unreadable) != 1 || state.Unreadable[0].Kind != "Service" || state.Unreadable[0].Problem != "Service without a name" {
-		t.Errorf("%d Services, %+v", len(state.Services), state.Unreadable)
+	if state.Services.Len() != 2 || len(state.Unreadable) != 1 || state.Unreadable[0].Kind != "Service" || state.Unreadable[0].Problem != "Service without a name" {
+		t.Errorf("%d Services, %+v", state.Services.Len(), state.Unreadable)
 	}
 }
 

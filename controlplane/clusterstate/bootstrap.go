@@ -21,8 +21,10 @@ import (
 const KubernetesService = "kubernetes"
 
 // Bootstrap is what the bootstrap controllers of the API servers keep: the leases of the servers, the endpoints of the
-// Service kubernetes, which is among the Services of the state, and the system namespaces.
+// Service kubernetes, and the system namespaces.
 type Bootstrap struct {
+	// Service is the Service kubernetes, which is among the Services of the state; nil if there is none.
+	Service *corev1.Service
 	// Leases are the keys below masterleases/.
 	Leases []ServerLease
 	// Endpoints are those of the Service kubernetes, nil if there are none.
@@ -192,10 +194,7 @@ func decodeStored[T any, P object[T]](o P, name string, kv *mvccpb.KeyValue, k k
 	if err := checkEncryption(kv.Value); err != nil {
 		return err
 	}
-	if err := decodeInto(o, kv.Value, k); err != nil {
-		return err
-	}
-	if err := checkKey(o, name); err != nil {
+	if err := decodeNamed(o, name, kv.Value, k); err != nil {
 		return err
 	}
 	o.SetResourceVersion(fmt.Sprint(kv.ModRevision))

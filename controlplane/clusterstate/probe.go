@@ -141,11 +141,11 @@ func ProbeNodePorts(ctx context.Context, config *rest.Config, read func() (*Stat
 
 // youngest returns a node port of the youngest Service with one in the range; 0 if there is none.
 func youngest(s *State, values rangekeeper.Range) (found uint16, err error) {
-	var created time.Time
+	var created int64
 	claims, err := s.Claims()
 	for _, claim := range claims {
-		of := s.Services[claim.Service].CreationTimestamp.Time
-		if _, in := values.OffsetOf(claim.Value); in && (found == 0 || of.After(created)) {
+		of := s.Services.At(claim.Service).Created
+		if _, in := values.OffsetOf(claim.Value); in && (found == 0 || of > created) {
 			found, created = claim.Value.Port(), of
 		}
 	}

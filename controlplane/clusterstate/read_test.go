@@ -22,6 +22,7 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
 // TestFixtures compares what is read from the snapshots with what else the
@@ -79,8 +80,8 @@ func TestFixtures(t *testing.T) {
 				}
 				for prefix, have := range map[string]int{
 					"apiregistration.k8s.io/apiservices/v1.resource.k8s.io": upgraded, "namespaces/kube-system": 1,
-					"services/specs": len(s.Services), "ranges": len(s.Ranges),
-					"ipaddresses": len(s.IPAddresses), "servicecidrs": len(s.ServiceCIDRs),
+					"services/specs": s.Services.Len(), "ranges": len(s.Ranges),
+					"ipaddresses": s.IPAddresses.Len(), "servicecidrs": len(s.ServiceCIDRs),
 				} {
 					got, err := client.Get(t.Context(), "/registry/"+prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
 					if err != nil {
@@ -97,11 +98,11 @@ func TestFixtures(t *testing.T) {
 				if done != want || total != want {
 					t.Errorf("progress ended at %d of %d, read %d", done, total, want)
 				}
-				if cluster == etcdtest.DualStack && len(s.Services) <= 1000 {
-					t.Errorf("%d Services do not need a third page", len(s.Services))
+				if cluster == etcdtest.DualStack && s.Services.Len() <= 1000 {
+					t.Errorf("%d Services do not need a third page", s.Services.Len())
 				}
-				if cluster != etcdtest.DualStack && (len(s.ServiceCIDRs) == 0 || len(s.IPAddresses) == 0) {
-					t.Errorf("%d ServiceCIDRs, %d IPAddresses", len(s.ServiceCIDRs), len(s.IPAddresses))
+				if cluster != etcdtest.DualStack && (len(s.ServiceCIDRs) == 0 || s.IPAddresses.Len() == 0) {
+					t.Errorf("%d ServiceCIDRs, %d IPAddresses", len(s.ServiceCIDRs), s.IPAddresses.Len())
 				}
 			})
 		}
@@ -123,7 +124,7 @@ func checkVerdict(t *testing.T, cluster string, s *clusterstate.State) {
 		t.Fatal(err)
 	}
 	services := map[string]corev1.Service{}
-	for _, svc := range s.Services {
+	for _, svc := range etcdtest.Objects(&s.Services) {
 		services[svc.Namespace+"/"+svc.Name] = svc
 	}
 	for _, e := range verdict.Events {
@@ -142,7 +143,7 @@ func checkVerdict(t *testing.T, cluster string, s *clusterstate.State) {
 		}
 	}
 	for _, leaked := range verdict.LeakedIPAddresses {
-		if !slices.ContainsFunc(s.IPAddresses, func(a networkingv1.IPAddress) bool { return a.Name == leaked }) {
+		if !slices.ContainsFunc(slices.Collect(s.IPAddresses.All()), func(a rangekeeper.IPAddress) bool { return a.Name == leaked }) {
 			t.Errorf("leaked IPAddress %s was not read", leaked)
 		}
 	}
@@ -240,7 +241,12 @@ func TestStoredForms(t *testing.T) {
 			}
 			for _, prefix := range []string{"/cluster", "cluster/"} {
 				for _, s := range both(t, client, clusterstate.Options{Prefix: prefix}) {
-					if len(s.Services) != 1 || !reflect.DeepEqual(s.Services[0], svc) {
+					web, err := client.Get(t.Context(), "/cluster/services/specs/default/web")
+					if err != nil {
+						t.Fatal(err)
+					}
+					svc.ResourceVersion = strconv.FormatInt(web.Kvs[0].CreateRevision, 10) // see etcdtest.List
+					if s.Services.Len() != 1 || !reflect.DeepEqual(s.Services, etcdtest.List(svc)) {
 						t.Errorf("Services %+v", s.Services)
 					}
 					stored, err := client.Get(t.Context(), "/cluster/ipaddresses/10.0.0.7")
@@ -248,7 +254,7 @@ func TestStoredForms(t *testing.T) {
 						t.Fatal(err)
 					}
 					ip.ResourceVersion = strconv.FormatInt(stored.Kvs[0].ModRevision, 10)
-					if len(s.IPAddresses) != 1 || !reflect.DeepEqual(s.IPAddresses[0], ip) {
+					if s.IPAddresses.Len() != 1 || !reflect.DeepEqual(s.IPAddresses, etcdtest.AddressList(ip)) {
 						t.Errorf("IPAddresses %+v", s.IPAddresses)
 					}
 					if len(s.ServiceCIDRs) != 1 || !reflect.DeepEqual(s.ServiceCIDRs[0], cidr) {
@@ -305,7 +311,7 @@ func TestBadValues(t *testing.T) {
 			for i, err := range []error{online, offline} {
 				if isEncrypted := strings.HasPrefix(c.name, "encrypted"); !isEncrypted && err == nil {
 					err = states[i].CheckReadable()
-					if all := states[i].Unreadable; len(all) != 1 || all[0].Key != c.key || len(states[i].Services)+len(states[i].IPAddresses)+len(states[i].ServiceCIDRs) != 0 {
+					if all := states[i].Unreadable; len(all) != 1 || all[0].Key != c.key || states[i].Services.Len()+states[i].IPAddresses.Len()+len(states[i].ServiceCIDRs) != 0 {
 						t.Errorf("%+v", all)
 					}
 				} else if encrypted := (*clusterstate.EncryptedError)(nil); !errors.As(err, &encrypted) || !isEncrypted {
@@ -321,7 +327,7 @@ func TestBadValues(t *testing.T) {
 		})
 	}
 	for _, s := range both(t, client, clusterstate.Options{}) {
-		if s.Revision < 2 || len(s.Services)+len(s.Ranges)+len(s.IPAddresses)+len(s.ServiceCIDRs) != 0 {
+		if s.Revision < 2 || s.Services.Len()+len(s.Ranges)+s.IPAddresses.Len()+len(s.ServiceCIDRs) != 0 {
 			t.Errorf("empty store: %+v", s)
 		}
 	}
@@ -338,7 +344,7 @@ func TestOneRevision(t *testing.T) {
 			client := etcdtest.Start(t, "").Client()
 			const n = 1100
 			put := func(i, round int) int64 {
-				svc := corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("svc-%04d", i), Generation: int64(round)}}
+				svc := corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("svc-%04d", i)}, Spec: corev1.ServiceSpec{HealthCheckNodePort: int32(round)}}
 				r, err := client.Put(t.Context(), "/registry/services/specs/ns/"+svc.Name, protobuf(t, "v1", "Service", &svc))
 				if err != nil {
 					t.Fatal(err)
@@ -374,10 +380,10 @@ func TestOneRevision(t *testing.T) {
 				t.Fatal(err)
 			}
 			// Later writes are not seen, though they hit a later page.
-			if s.Revision != rev || len(s.Services) != n || s.Services[n-1].Generation != int64(compactions) {
-				t.Errorf("revision %d, want %d; %d Services; last changed in round %d", s.Revision, rev, len(s.Services), s.Services[n-1].Generation)
+			if s.Revision != rev || s.Services.Len() != n || s.Services.At(n-1).HealthCheckNodePort != int32(compactions) {
+				t.Errorf("revision %d, want %d; %d Services; last changed in round %d", s.Revision, rev, s.Services.Len(), s.Services.At(n-1).HealthCheckNodePort)
 			}
-			if !slices.IsSortedFunc(s.Services, func(a, b corev1.Service) int { return strings.Compare(a.Name, b.Name) }) {
+			if !slices.IsSortedFunc(etcdtest.Objects(&s.Services), func(a, b corev1.Service) int { return strings.Compare(a.Name, b.Name) }) {
 				t.Error("not sorted")
 			}
 		})

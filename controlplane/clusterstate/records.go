@@ -22,7 +22,7 @@ const DefaultServiceCIDR = "kubernetes"
 
 // ClusterIPRecords says where the cluster records its ClusterIPs.
 func (s *State) ClusterIPRecords() rangekeeper.ClusterIPRecords {
-	objects := len(s.ServiceCIDRs) + len(s.IPAddresses) + s.CountUnreadable(serviceCIDRKind.name) + s.CountUnreadable(ipAddressKind.name)
+	objects := len(s.ServiceCIDRs) + s.IPAddresses.Len() + s.CountUnreadable(serviceCIDRKind.name) + s.CountUnreadable(ipAddressKind.name)
 	if s.Unseen != nil {
 		return rangekeeper.ClusterIPRecordsOf(objects, rangekeeper.Unseen)
 	}

@@ -1,8 +1,15 @@
 package clusterstate
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/snapshotfile"
 )
@@ -11,30 +18,105 @@ import (
 // gzip-compressed, at its newest revision. The file is never written to. Errors
 // name the file and, where it is about one, the key.
 func ReadSnapshotFile(ctx context.Context, path string, o Options) (*State, error) {
-	f, err := snapshotfile.Open(ctx, path, snapshotfile.Options{SkipHashCheck: o.SkipHashCheck, Progress: o.Progress})
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
 	p := o.prefixes()
-	revision, kvs, err := f.Latest(ctx, p.want)
+	h := &history{prefixes: p, others: map[string]*mvccpb.KeyValue{}, damaged: map[string]error{}}
+	content, err := snapshotfile.Read(ctx, path, snapshotfile.Options{SkipHashCheck: o.SkipHashCheck, Progress: o.Progress}, p.wanted(), h.see)
 	if err != nil {
 		return nil, err
 	}
-	s := p.state()
-	s.Revision = revision
-	for _, kv := range kvs {
-		if err := s.add(p, kv); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+	s, err := h.state()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	s.Revision = content.Revision
+	if s.Bootstrap != nil {
+		s.Bootstrap.setGranted(content.Leases)
+	}
+	return s, nil
+}
+
+// history makes a state of all changes that a snapshot has, in the order of revisions. Each Service and each IPAddress
+// object is decoded where it lies, whether or not the change is the newest one of its key: to read it there later would
+// take as long again, and the file need not fit into memory.
+type history struct {
+	prefixes            prefixes
+	services, addresses changes
+	// others are the newest states of other keys, which are few; damaged says what is wrong with those that cannot be
+	// decoded.
+	others  map[string]*mvccpb.KeyValue
+	damaged map[string]error
+	records recorder
+}
+
+// see takes a change.
+func (h *history) see(r *snapshotfile.Revision) error {
+	p := &h.prefixes
+	if name, ok := bytes.CutPrefix(r.Key, []byte(p.services)); ok {
+		h.services.add(r, func(dst []byte) ([]byte, error) {
+			return h.records.service(dst, string(name), r.Value, r.CreateRevision)
+		})
+		if !p.isServerService(r.Key) {
+			return nil
+		}
+	} else if name, ok := bytes.CutPrefix(r.Key, []byte(p.ipAddresses)); ok {
+		h.addresses.add(r, func(dst []byte) ([]byte, error) {
+			return h.records.ipAddress(dst, string(name), r.Value, r.ModRevision)
+		})
+		return nil
+	}
+	key := string(r.Key)
+	delete(h.damaged, key)
+	switch {
+	case r.IsDeletion:
+		delete(h.others, key)
+	case r.Damage != nil:
+		delete(h.others, key)
+		h.damaged[key] = r.Damage
+	default:
+		kept := h.others[key]
+		if kept == nil {
+			kept = new(mvccpb.KeyValue)
+			h.others[key] = kept
+		}
+		kept.Key, kept.Value = append(kept.Key[:0], r.Key...), append(kept.Value[:0], r.Value...)
+		kept.CreateRevision, kept.ModRevision, kept.Version, kept.Lease = r.CreateRevision, r.ModRevision, r.Version, r.Lease
+	}
+	return nil
+}
+
+// state returns the state at the newest revision. The error is about a value that is damaged or encrypted at rest.
+func (h *history) state() (*State, error) {
+	s := h.prefixes.state()
+	failed := map[string]error{} // by key
+	list := func(all *changes, k kind, add func(record []byte)) {
+		for key, c := range all.newest() {
+			switch c.outcome {
+			case isRecord:
+				add(c.content)
+			case isUnreadable:
+				s.addUnreadable(k, string(key), errors.New(string(c.content)))
+			case isEncrypted:
+				failed[string(key)] = fmt.Errorf("key %s: %w", key, &EncryptedError{string(c.content)})
+			case isDamaged:
+				h.damaged[string(key)] = errors.New(string(c.content))
+			}
+		}
+		*all = changes{}
+	}
+	list(&h.addresses, ipAddressKind, s.IPAddresses.Add)
+	list(&h.services, serviceKind, s.Services.Add)
+	for _, key := range slices.Sorted(maps.Keys(h.others)) {
+		if kv := h.others[key]; h.prefixes.isServerService(kv.Key) {
+			s.addServerService(&h.prefixes, kv)
+		} else if err := s.add(h.prefixes, kv); err != nil {
+			failed[key] = err
 		}
 	}
-	if s.Bootstrap == nil {
-		return s, nil
+	for _, errs := range []map[string]error{h.damaged, failed} {
+		if len(errs) > 0 {
+			return nil, errs[slices.Min(slices.Collect(maps.Keys(errs)))]
+		}
 	}
-	granted, err := f.Leases()
-	if err != nil {
-		return nil, err
-	}
-	s.Bootstrap.setGranted(granted)
+	slices.SortStableFunc(s.Unreadable, func(a, b Unreadable) int { return cmp.Compare(a.Key, b.Key) })
 	return s, nil
 }

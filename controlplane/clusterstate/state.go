@@ -5,14 +5,15 @@ import (
 	"cmp"
 	"fmt"
 	"path"
-	"strconv"
+	"slices"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/servicebatch"
 )
 
 // DefaultPrefix is where kube-apiserver keeps its keys unless set otherwise by
@@ -40,7 +41,7 @@ type Options struct {
 }
 
 // State is the input of an audit, all of it at one revision. The objects are as stored,
-// with an empty TypeMeta, and IPAddresses have their ResourceVersion. All lists are sorted by key.
+// with an empty TypeMeta. All lists are sorted by key.
 type State struct {
 	// Identity is that of the cluster.
 	Identity Identity
@@ -57,14 +58,12 @@ type State struct {
 	Ranges map[string]StoredRange
 	// Unseen is nil if the source sees RangeAllocations. Otherwise Ranges is empty.
 	Unseen *Unseen
-	// Services are the Services of all namespaces and types.
-	Services []corev1.Service
-	// CreateRevisions are those of the keys of Services, in the same order; empty over the Kubernetes API, which does
-	// not serve them.
-	CreateRevisions []int64
+	// Services are the Services of all namespaces and types, of each what an audit needs. Over the Kubernetes API,
+	// which does not serve them, they have no create revisions.
+	Services servicebatch.List
 	// IPAddresses and ServiceCIDRs are empty on clusters that keep ClusterIPs in
 	// a bitmap only; v1beta1 objects are converted to v1.
-	IPAddresses  []networkingv1.IPAddress
+	IPAddresses  servicebatch.AddressList
 	ServiceCIDRs []networkingv1.ServiceCIDR
 	// Unreadable are the objects that cannot be decoded or are not those of their keys, and are in none of the lists.
 	Unreadable []Unreadable
@@ -186,13 +185,15 @@ func (p prefixes) all() []string {
 	return append(all, p.system)
 }
 
-func (p prefixes) want(key []byte) bool {
+// wanted returns the function that reports whether a key is among those that an audit reads.
+func (p prefixes) wanted() func(key []byte) bool {
+	var all [][]byte
 	for _, prefix := range p.all() {
-		if bytes.HasPrefix(key, []byte(prefix)) {
-			return true
-		}
+		all = append(all, []byte(prefix))
 	}
-	return false
+	return func(key []byte) bool {
+		return slices.ContainsFunc(all, func(prefix []byte) bool { return bytes.HasPrefix(key, prefix) })
+	}
 }
 
 // add decodes one key. Keys come in order within each prefix. The error is about a value that is encrypted at rest.
@@ -224,13 +225,20 @@ func (s *State) add(p prefixes, kv *mvccpb.KeyValue) error {
 			Version:        kv.Version,
 		}
 	case strings.HasPrefix(key, p.services):
-		if decode(s, &s.Services, p.services, kv, serviceKind) {
-			s.CreateRevisions = append(s.CreateRevisions, kv.CreateRevision)
+		record, err := new(recorder).service(nil, key[len(p.services):], kv.Value, kv.CreateRevision)
+		if err != nil {
+			s.addUnreadable(serviceKind, key, err)
+			break
 		}
+		s.Services.Add(record)
+		s.addServerService(&p, kv)
 	case strings.HasPrefix(key, p.ipAddresses):
-		if decode(s, &s.IPAddresses, p.ipAddresses, kv, ipAddressKind) {
-			s.IPAddresses[len(s.IPAddresses)-1].ResourceVersion = strconv.FormatInt(kv.ModRevision, 10)
+		record, err := new(recorder).ipAddress(nil, key[len(p.ipAddresses):], kv.Value, kv.ModRevision)
+		if err != nil {
+			s.addUnreadable(ipAddressKind, key, err)
+			break
 		}
+		s.IPAddresses.Add(record)
 	case key == p.apiService:
 		s.UpgradedAt = kv.CreateRevision
 	case strings.HasPrefix(key, p.serviceCIDRs):
@@ -255,11 +263,7 @@ func (s *State) add(p prefixes, kv *mvccpb.KeyValue) error {
 func decode[T any, P object[T]](s *State, list *[]T, prefix string, kv *mvccpb.KeyValue, k kind) bool {
 	key := string(kv.Key)
 	v := new(T)
-	err := decodeInto(P(v), kv.Value, k)
-	if err == nil {
-		err = checkKey(P(v), key[len(prefix):])
-	}
-	if err != nil {
+	if err := decodeNamed(P(v), key[len(prefix):], kv.Value, k); err != nil {
 		s.addUnreadable(k, key, err)
 		return false
 	}

@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	typedv1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
-	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 )
 
@@ -212,7 +211,7 @@ func (c *contention) create(ctx context.Context, service *corev1.Service, tried 
 
 // liveServices returns the names of all Services but "kubernetes", and of those that have a value.
 func (c *contention) liveServices(ctx context.Context, value string) (live, owners []string) {
-	for _, s := range must(clusterstate.ReadEtcd(ctx, c.etcd, clusterstate.Options{})).Services {
+	for _, s := range storedServices(ctx, c.etcd) {
 		if s.Name == "kubernetes" {
 			continue
 		}

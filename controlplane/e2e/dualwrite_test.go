@@ -83,7 +83,7 @@ func checkAgreement(t *testing.T, etcd *clientv3.Client) {
 func auditBoth(t *testing.T, etcd *clientv3.Client) (objects, bitmaps *audit.Report) {
 	t.Helper()
 	state := must(clusterstate.ReadEtcd(t.Context(), etcd, clusterstate.Options{}))
-	if len(state.IPAddresses) == 0 {
+	if state.IPAddresses.Len() == 0 {
 		t.Fatal("the cluster has no IPAddress objects")
 	}
 	// An hour from now no object is too new to be a leak.

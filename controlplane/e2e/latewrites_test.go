@@ -150,7 +150,7 @@ func (l lateWrites) run(t *testing.T, version apiservertest.Version, isRangekeep
 	time.Sleep(settleTime)
 
 	late := 0
-	for _, service := range must(clusterstate.ReadEtcd(t.Context(), etcd.Client(), clusterstate.Options{})).Services {
+	for _, service := range storedServices(t.Context(), etcd.Client()) {
 		if strings.HasPrefix(service.Name, "late-") {
 			late++
 		}

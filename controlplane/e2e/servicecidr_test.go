@@ -12,6 +12,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,6 +20,8 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
 // TestServiceCIDRsUnderLoad runs three servers of the newest release under load while ServiceCIDRs are added and
@@ -151,7 +154,7 @@ func (e *extraCIDRs) awaitUnused(t *testing.T, etcd *clientv3.Client, timeout ti
 	for end := time.Now().Add(timeout); len(e.terminating) > 0; time.Sleep(time.Second) {
 		state := must(clusterstate.ReadEtcd(t.Context(), etcd, clusterstate.Options{}))
 		e.terminating = slices.DeleteFunc(e.terminating, func(cidr *networkingv1.ServiceCIDR) bool {
-			isUsed := slices.ContainsFunc(state.IPAddresses, func(ip networkingv1.IPAddress) bool { return contains(cidr, ip.Name) })
+			isUsed := slices.ContainsFunc(slices.Collect(state.IPAddresses.All()), func(ip rangekeeper.IPAddress) bool { return contains(cidr, ip.Name) })
 			if isUsed {
 				return false
 			}
@@ -174,7 +177,7 @@ func contains(cidr *networkingv1.ServiceCIDR, address string) bool {
 // deleteServices deletes the Services with an address of the ServiceCIDRs, and returns their number.
 func (w *workload) deleteServices(t *testing.T, etcd *clientv3.Client, cidrs []*networkingv1.ServiceCIDR) (deleted int) {
 	t.Helper()
-	for _, service := range must(clusterstate.ReadEtcd(t.Context(), etcd, clusterstate.Options{})).Services {
+	for _, service := range storedServices(t.Context(), etcd) {
 		if slices.ContainsFunc(cidrs, func(cidr *networkingv1.ServiceCIDR) bool {
 			return slices.ContainsFunc(valuesOf(&service), func(value string) bool { return contains(cidr, value) })
 		}) {
@@ -187,16 +190,21 @@ func (w *workload) deleteServices(t *testing.T, etcd *clientv3.Client, cidrs []*
 	return deleted
 }
 
+// storedServices returns the Services that etcd has, as far as an audit reads them.
+func storedServices(ctx context.Context, etcd *clientv3.Client) []corev1.Service {
+	return etcdtest.Objects(&must(clusterstate.ReadEtcd(ctx, etcd, clusterstate.Options{})).Services)
+}
+
 // readIPAddresses returns the addresses of Services that have no IPAddress object that refers to their Service, and the
 // names of the objects that are not of an address of a Service.
 func readIPAddresses(t *testing.T, etcd *clientv3.Client) (wrong, unused []string) {
 	t.Helper()
 	state := must(clusterstate.ReadEtcd(t.Context(), etcd, clusterstate.Options{}))
 	parents := make(map[string]networkingv1.ParentReference)
-	for _, ip := range state.IPAddresses {
-		parents[ip.Name] = *ip.Spec.ParentRef
+	for ip := range state.IPAddresses.All() {
+		parents[ip.Name] = networkingv1.ParentReference{Group: ip.ParentGroup, Resource: ip.ParentResource, Namespace: ip.ParentNamespace, Name: ip.ParentName}
 	}
-	for _, service := range state.Services {
+	for _, service := range etcdtest.Objects(&state.Services) {
 		for _, value := range valuesOf(&service) {
 			if _, err := netip.ParseAddr(value); err != nil {
 				continue // a port

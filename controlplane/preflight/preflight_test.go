@@ -16,16 +16,35 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 	"github.com/rangekeeper/rangekeeper/controlplane/preflight"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
 // cluster is a state to be changed by tests.
-type cluster struct{ *clusterstate.State }
+type cluster = *objectsOf
+
+// objectsOf has the objects of which a state has lists.
+type objectsOf struct {
+	*clusterstate.State
+	Services    []corev1.Service
+	IPAddresses []networkingv1.IPAddress
+}
+
+// state returns the state with its lists.
+func (c cluster) state() *clusterstate.State {
+	c.State.Services, c.State.IPAddresses = etcdtest.List(c.Services...), etcdtest.AddressList(c.IPAddresses...)
+	for i := range c.Services {
+		if s := &c.Services[i]; s.Name == clusterstate.KubernetesService && c.Bootstrap != nil {
+			c.Bootstrap.Service = s
+		}
+	}
+	return c.State
+}
 
 // newCluster returns a cluster without objects, whose servers run a release.
 func newCluster(release string) cluster {
-	return cluster{&clusterstate.State{Revision: 100, Ranges: map[string]clusterstate.StoredRange{}, Upgrade: &clusterstate.Upgrade{Release: release}}}
+	return &objectsOf{State: &clusterstate.State{Revision: 100, Ranges: map[string]clusterstate.StoredRange{}, Upgrade: &clusterstate.Upgrade{Release: release}}}
 }
 
 // bitmaps has ClusterIPs and node ports recorded in bitmaps, of which offset 0 is set, as that of the Service
@@ -150,7 +169,7 @@ func command(words ...string) []string {
 
 func newReport(t *testing.T, c cluster, o preflight.Options) *preflight.Report {
 	t.Helper()
-	a, err := audit.New(c.State, audit.Options{Judge: rangekeeper.BootstrapPlan})
+	a, err := audit.New(c.state(), audit.Options{Judge: rangekeeper.BootstrapPlan})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 type Objects struct {
 	Revision     int64
 	ServiceCIDRs []networkingv1.ServiceCIDR
-	IPAddresses  []networkingv1.IPAddress
+	IPAddresses  servicebatch.AddressList
 	// UnreadableCIDRs and UnreadableAddresses are how many more of each there are, which cannot be decoded.
 	UnreadableCIDRs, UnreadableAddresses int
 	// Default is the name of the ServiceCIDR of the API servers' flag, and Kept why that is another range than the
@@ -69,7 +69,7 @@ func (r *Repairer) look(ctx context.Context, read func(ctx context.Context) (*Ob
 			result.Ranges = append(result.Ranges, one)
 		}
 	}
-	if err := servicebatch.ObserveIPAddresses(core, objects.IPAddresses); err != nil {
+	if err := objects.IPAddresses.Observe(core); err != nil {
 		return Result{}, err
 	}
 	err = core.ObserveAll(len(services), func(batch *rangekeeper.Services, from, to int) {

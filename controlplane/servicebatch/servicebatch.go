@@ -2,11 +2,9 @@
 package servicebatch
 
 import (
-	"slices"
-	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
@@ -22,65 +20,81 @@ func Add(batch *rangekeeper.Services, s *corev1.Service) {
 	batch.SetHealthCheckNodePort(s.Spec.HealthCheckNodePort)
 }
 
-// ipAddress returns an IPAddress object as the core has it.
-func ipAddress(o *networkingv1.IPAddress) *rangekeeper.IPAddress {
-	address := &rangekeeper.IPAddress{
-		Name:      o.Name,
-		ManagedBy: o.Labels[networkingv1.LabelManagedBy],
-		Created:   o.CreationTimestamp.Time,
-	}
-	// Zero if there is none.
-	address.Revision, _ = strconv.ParseUint(o.ResourceVersion, 10, 64)
-	if p := o.Spec.ParentRef; p == nil {
-		address.WithoutParent = true
-	} else {
-		address.ParentGroup, address.ParentResource = p.Group, p.Resource
-		address.ParentNamespace, address.ParentName = p.Namespace, p.Name
-	}
-	return address
-}
-
-// ObserveIPAddresses has an audit observe IPAddress objects.
-func ObserveIPAddresses(core *rangekeeper.Audit, objects []networkingv1.IPAddress) error {
-	var batch rangekeeper.IPAddresses
-	for some := range slices.Chunk(objects, batchSize) {
-		batch.Reset()
-		for i := range some {
-			batch.Add(ipAddress(&some[i]))
-		}
-		if err := core.ObserveIPAddresses(&batch); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // batchSize is how many objects cross to the core at once.
 const batchSize = 4096
 
 // Claims returns what n Services claim, each by its place among them; see [rangekeeper.Services.Claims].
 func Claims(n int, service func(int) *corev1.Service) (all []rangekeeper.Claim, err error) {
+	err = claims(n, func(batch *rangekeeper.Services, from, to int) {
+		for i := from; i < to; i++ {
+			Add(batch, service(i))
+		}
+	}, func(some []rangekeeper.Claim) { all = append(all, some...) })
+	return all, err
+}
+
+// claims calls see with what n Services claim, some at a time, each by its place among all of them.
+func claims(n int, fill func(batch *rangekeeper.Services, from, to int), see func(some []rangekeeper.Claim)) error {
 	var batch rangekeeper.Services
 	for from := 0; from < n; from += batchSize {
 		batch.Reset()
-		for i := from; i < min(from+batchSize, n); i++ {
-			Add(&batch, service(i))
-		}
-		claims, err := batch.Claims()
+		fill(&batch, from, min(from+batchSize, n))
+		some, err := batch.Claims()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		for _, claim := range claims {
-			claim.Service += from
-			all = append(all, claim)
+		for i := range some {
+			some[i].Service += from
 		}
+		see(some)
 	}
-	return all, nil
+	return nil
 }
 
-// InUse returns the values of a range that Services use, in the form of a bitmap. There are n Services, all of a
-// cluster.
-func InUse(n int, service func(int) *corev1.Service, values rangekeeper.Range) ([]byte, error) {
+// Claims calls see with what the Services claim, some at a time, each by its place in the list; see
+// [rangekeeper.Services.Claims].
+func (l *List) Claims(see func(some []rangekeeper.Claim)) error {
+	return claims(l.Len(), l.fill, see)
+}
+
+func (l *List) fill(batch *rangekeeper.Services, from, to int) {
+	for _, s := range l.between(from, to) {
+		s.add(batch)
+	}
+}
+
+// fillNamed is as fill, with names, times and create revisions.
+func (l *List) fillNamed(batch *rangekeeper.Services, from, to int) {
+	for _, s := range l.between(from, to) {
+		s.add(batch)
+		batch.Name(s.Namespace, s.Name, time.Unix(s.Created, 0), uint64(s.CreateRevision))
+	}
+}
+
+// Observe has an audit observe the Services; with names if it is one of IPAddress objects.
+func (l *List) Observe(core *rangekeeper.Audit, named bool) error {
+	if named {
+		return core.ObserveAll(l.Len(), l.fillNamed)
+	}
+	return core.ObserveAll(l.Len(), l.fill)
+}
+
+// ObserveClaimants has a report observe the Services again, as [rangekeeper.Report.ObserveClaimants] says.
+func (l *List) ObserveClaimants(core *rangekeeper.Report) error {
+	return core.ObserveClaimants(l.Len(), l.fillNamed)
+}
+
+// ObserveForms has a report observe which values the Services should have.
+func (l *List) ObserveForms(core *rangekeeper.Report) error {
+	forms := make([]rangekeeper.ServiceForm, 0, l.Len())
+	for _, s := range l.All() {
+		forms = append(forms, s.Form)
+	}
+	return core.ObserveForms(forms)
+}
+
+// InUse returns the values of a range that the Services, all of a cluster, use, in the form of a bitmap.
+func (l *List) InUse(values rangekeeper.Range) ([]byte, error) {
 	core, err := rangekeeper.NewAudit()
 	if err != nil {
 		return nil, err
@@ -91,12 +105,7 @@ func InUse(n int, service func(int) *corev1.Service, values rangekeeper.Range) (
 	if err != nil {
 		return nil, err
 	}
-	err = core.ObserveAll(n, func(batch *rangekeeper.Services, from, to int) {
-		for i := from; i < to; i++ {
-			Add(batch, service(i))
-		}
-	})
-	if err != nil {
+	if err := l.Observe(core, false); err != nil {
 		return nil, err
 	}
 	report, err := core.Finish()

@@ -1,15 +1,13 @@
 package snapshotfile
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -18,12 +16,13 @@ import (
 // Buckets of etcd's storage: every change of a key under its revision, and the
 // compacted revision, which can be later than the newest change that is still
 // there.
-var (
-	keyBucket     = []byte("key")
-	metaBucket    = []byte("meta")
-	leaseBucket   = []byte("lease")
-	compactedKeys = [][]byte{[]byte("scheduledCompactRev"), []byte("finishedCompactRev")}
+const (
+	keyBucket   = "key"
+	metaBucket  = "meta"
+	leaseBucket = "lease"
 )
+
+var compactedKeys = []string{"scheduledCompactRev", "finishedCompactRev"}
 
 // A stored revision is main, '_' and sub, each number 8 bytes big-endian; a
 // deletion has a 't' behind.
@@ -34,91 +33,166 @@ const (
 	tombstoneMark = 't'
 )
 
-// Latest returns the newest revision of the store and, for the keys that want
-// accepts and that are alive there, their newest state, sorted by key. want must
-// not keep its argument. Values of other keys are not copied; the cost is one
-// pass over all revisions in the file.
-func (f *File) Latest(ctx context.Context, want func(key []byte) bool) (revision int64, kvs []*mvccpb.KeyValue, err error) {
-	f.progress.expect(f.size)
-	err = f.guard(func() error {
-		return f.db.View(func(tx *bolt.Tx) error {
-			revision, kvs, err = f.latest(ctx, tx, want)
-			return err
-		})
-	})
+// Revision is one change of a key. Its bytes are those of a buffer that is used again.
+type Revision struct {
+	// The fields of etcd's KeyValue.
+	Key, Value                                  []byte
+	CreateRevision, ModRevision, Version, Lease int64
+	// IsDeletion says that the change deletes the key.
+	IsDeletion bool
+	// Damage says why the change cannot be decoded; the key is right. It is no fault of the file unless the change is
+	// the newest one of its key.
+	Damage error
+}
+
+// Content is what else a snapshot has.
+type Content struct {
+	// Revision is the newest one of the store.
+	Revision int64
+	// Leases are those that the store has, with the times to live that it has granted.
+	Leases map[int64]time.Duration
+}
+
+// Read checks the snapshot at path as [Open] does, and calls see with each change of the keys that want accepts, in the
+// order of revisions. What see has seen of a file for which there is an error counts for nothing. The error is that of
+// see, too. The cost is reading the file twice, or with SkipHashCheck once; no more than a few pages are in memory.
+func Read(ctx context.Context, path string, o Options, want func(key []byte) bool, see func(*Revision) error) (*Content, error) {
+	r := newReader(want, see)
+	f, err := open(ctx, path, o, r.visit)
 	if err != nil {
-		return 0, nil, err
+		return nil, err
+	}
+	defer f.Close()
+	content, err := r.finish()
+	if err != nil {
+		return nil, f.errorf("%w", err)
 	}
 	f.progress.finish()
-	return revision, kvs, nil
+	return content, nil
 }
 
-func (f *File) latest(ctx context.Context, tx *bolt.Tx, want func(key []byte) bool) (int64, []*mvccpb.KeyValue, error) {
-	keys := tx.Bucket(keyBucket)
-	if keys == nil {
-		return 0, nil, errors.New(`not an etcd snapshot: no bucket "key"`)
+// reader reads etcd's storage.
+type reader struct {
+	want    func(key []byte) bool
+	see     func(*Revision) error
+	content Content
+	found   map[string]bool
+	one     Revision
+}
+
+func newReader(want func(key []byte) bool, see func(*Revision) error) *reader {
+	return &reader{want: want, see: see, content: Content{Leases: map[int64]time.Duration{}}, found: map[string]bool{}}
+}
+
+// visit takes one key of a bucket.
+func (r *reader) visit(bucket string, key, value []byte) error {
+	switch bucket {
+	case "": // the root, which has the buckets
+		r.found[string(key)] = true
+	case keyBucket:
+		return r.change(key, value)
+	case metaBucket:
+		if !slices.Contains(compactedKeys, string(key)) {
+			return nil
+		}
+		main, _, err := parseRevision(value)
+		if err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		r.content.Revision = max(r.content.Revision, main)
+	case leaseBucket:
+		id, ttl, err := parseLease(value)
+		if err != nil {
+			return fmt.Errorf("damaged database: lease: %w", err)
+		}
+		r.content.Leases[id] = ttl
 	}
-	revision, err := compactedRevision(tx)
+	return nil
+}
+
+func (r *reader) change(key, value []byte) error {
+	main, tombstone, err := parseRevision(key)
 	if err != nil {
-		return 0, nil, err
+		return err
 	}
-	// The slices point into the mapped file until all revisions are seen.
-	newest := map[string][]byte{}
-	n := 0
-	cursor := keys.Cursor()
-	for k, v := cursor.First(); k != nil; k, v = cursor.Next() {
-		if n++; n%1024 == 0 && ctx.Err() != nil {
-			return 0, nil, ctx.Err()
-		}
-		f.progress.add(int64(len(k) + len(v)))
-		main, tombstone, err := parseRevision(k)
+	r.content.Revision = max(r.content.Revision, main)
+	of, err := keyOf(value)
+	if err != nil {
+		return fmt.Errorf("damaged database: revision %d: %w", main, err)
+	}
+	if !r.want(of) {
+		return nil
+	}
+	if r.one = (Revision{IsDeletion: tombstone}); !r.one.read(value) {
+		var kv mvccpb.KeyValue
+		err := proto.Unmarshal(value, &kv)
+		r.one = Revision{of, kv.Value, kv.CreateRevision, kv.ModRevision, kv.Version, kv.Lease, tombstone, nil}
 		if err != nil {
-			return 0, nil, err
-		}
-		revision = max(revision, main)
-		key, err := keyOf(v)
-		if err != nil {
-			return 0, nil, fmt.Errorf("damaged database: revision %d: %w", main, err)
-		}
-		switch {
-		case !want(key):
-		case tombstone:
-			delete(newest, string(key))
-		default:
-			newest[string(key)] = v
+			r.one.Damage = fmt.Errorf("damaged database: key %q: %w", of, err)
 		}
 	}
-	kvs := make([]*mvccpb.KeyValue, 0, len(newest))
-	for _, key := range slices.Sorted(maps.Keys(newest)) {
-		kv := new(mvccpb.KeyValue)
-		if err := proto.Unmarshal(newest[key], kv); err != nil {
-			return 0, nil, fmt.Errorf("damaged database: key %q: %w", key, err)
-		}
-		kvs = append(kvs, kv)
-	}
-	return revision, kvs, nil
+	return r.see(&r.one)
 }
 
-// Leases returns the leases that the store has, with the times to live that it has granted.
-func (f *File) Leases() (granted map[int64]time.Duration, err error) {
-	granted = map[int64]time.Duration{}
-	err = f.guard(func() error {
-		return f.db.View(func(tx *bolt.Tx) error {
-			leases := tx.Bucket(leaseBucket)
-			if leases == nil { // etcd makes it at its first start
-				return nil
+// finish returns what was read, or what is missing.
+func (r *reader) finish() (*Content, error) {
+	for _, bucket := range []string{keyBucket, metaBucket} {
+		if !r.found[bucket] {
+			return nil, fmt.Errorf("not an etcd snapshot: no bucket %q", bucket)
+		}
+	}
+	return &r.content, nil
+}
+
+// read reads an mvccpb.KeyValue as etcd writes it, without copying its bytes; false if it is not such a one.
+func (r *Revision) read(b []byte) bool {
+	for len(b) > 0 {
+		tag := b[0]
+		number, n := protowire.ConsumeVarint(b[1:])
+		if n < 0 {
+			return false
+		}
+		b = b[1+n:]
+		switch tag {
+		case 1<<3 | 2, 5<<3 | 2:
+			if number > uint64(len(b)) {
+				return false
 			}
-			return leases.ForEach(func(_, value []byte) error {
-				id, ttl, err := parseLease(value)
-				if err != nil {
-					return fmt.Errorf("damaged database: lease: %w", err)
-				}
-				granted[id] = ttl
-				return nil
-			})
-		})
-	})
-	return granted, err
+			if tag>>3 == 1 {
+				r.Key = b[:number]
+			} else {
+				r.Value = b[:number]
+			}
+			b = b[number:]
+		case 2 << 3:
+			r.CreateRevision = int64(number)
+		case 3 << 3:
+			r.ModRevision = int64(number)
+		case 4 << 3:
+			r.Version = int64(number)
+		case 6 << 3:
+			r.Lease = int64(number)
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// latest collects the newest states of keys.
+type latest map[string]*Revision
+
+func (l latest) see(r *Revision) error {
+	kept := l[string(r.Key)]
+	if kept == nil {
+		kept = new(Revision)
+		kept.Key = bytes.Clone(r.Key)
+		l[string(kept.Key)] = kept
+	}
+	key, value := kept.Key, append(kept.Value[:0], r.Value...)
+	*kept = *r
+	kept.Key, kept.Value = key, value
+	return nil
 }
 
 // longestLease is the longest time to live that etcd grants (etcd, server/lease/lessor.go, MaxLeaseTTL).
@@ -165,28 +239,6 @@ func consumeField(b []byte) (one field, rest []byte, err error) {
 	}
 	one.value = b[tag : tag+n]
 	return one, b[tag+n:], nil
-}
-
-// compactedRevision is the revision up to which the history was dropped, 0 if it
-// never was.
-func compactedRevision(tx *bolt.Tx) (int64, error) {
-	meta := tx.Bucket(metaBucket)
-	if meta == nil {
-		return 0, errors.New(`not an etcd snapshot: no bucket "meta"`)
-	}
-	var revision int64
-	for _, key := range compactedKeys {
-		v := meta.Get(key)
-		if v == nil {
-			continue
-		}
-		main, _, err := parseRevision(v)
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", key, err)
-		}
-		revision = max(revision, main)
-	}
-	return revision, nil
 }
 
 func parseRevision(b []byte) (main int64, tombstone bool, err error) {

@@ -51,16 +51,19 @@ type File struct {
 // Open opens the snapshot at path and checks its hash and the structure of its
 // pages. A gzip-compressed one, known by its first bytes, and one from [Stdin] are first written out
 // to a temporary file in $TMPDIR, which has no name there any more when Open returns (on Windows, when Close does), so
-// that it does not outlive the process. The file at path is never written to. The cost is reading the file three times.
+// that it does not outlive the process. The file at path is never written to. The cost is reading the file twice.
 //
 // Errors name the file. They come from the operating system or the context, or
 // describe the fault in the content.
-func Open(ctx context.Context, path string, o Options) (*File, error) {
+func Open(ctx context.Context, path string, o Options) (*File, error) { return open(ctx, path, o, nil) }
+
+// open is Open, and hands over what the file has; see pageChecker.
+func open(ctx context.Context, path string, o Options, visit func(bucket string, key, value []byte) error) (*File, error) {
 	f := &File{name: path, progress: &progress{report: o.Progress}}
 	if path == Stdin {
 		f.name = "standard input"
 	}
-	if err := f.open(ctx, path, o); err != nil {
+	if err := f.open(ctx, path, o, visit); err != nil {
 		f.Close()
 		return nil, err
 	}
@@ -95,7 +98,7 @@ func (f *File) openPlain(ctx context.Context, path string) error {
 	return f.spool(meteredReader{ctx, file, f.progress})
 }
 
-func (f *File) open(ctx context.Context, path string, o Options) error {
+func (f *File) open(ctx context.Context, path string, o Options, visit func(bucket string, key, value []byte) error) error {
 	if err := f.openPlain(ctx, path); err != nil {
 		return err
 	}
@@ -122,18 +125,27 @@ func (f *File) open(ctx context.Context, path string, o Options) error {
 		}
 		f.progress.expect(f.size)
 	}
-	f.progress.expect(f.size) // pages; Latest adds its own pass
+	f.progress.expect(f.size) // pages
+	if err := f.lock(); err != nil {
+		return err
+	}
 	if !o.SkipHashCheck {
 		if err := f.checkHash(ctx, src); err != nil {
 			return err
 		}
 	}
-	if err := checkPages(ctx, src, f.size, head, f.progress); err != nil {
+	if err := checkPages(ctx, src, f.size, head, f.progress, visit); err != nil {
 		return f.errorf("%w", err)
 	}
-	return f.guard(func() error {
-		opened := func(string, int, os.FileMode) (*os.File, error) { return src, nil }
-		f.db, err = bolt.Open(src.Name(), 0, &bolt.Options{ReadOnly: true, Timeout: lockTimeout, OpenFile: opened})
+	return nil
+}
+
+// lock has bbolt open the file, which locks it. Nothing is read through bbolt: that trusts the pages, and what it maps
+// into memory counts as the program's.
+func (f *File) lock() error {
+	return f.guard(func() (err error) {
+		opened := func(string, int, os.FileMode) (*os.File, error) { return f.plain, nil }
+		f.db, err = bolt.Open(f.plain.Name(), 0, &bolt.Options{ReadOnly: true, Timeout: lockTimeout, OpenFile: opened})
 		if errors.Is(err, berrors.ErrTimeout) {
 			return errors.New("locked by a process that writes it (a running etcd?): take a snapshot with etcdctl, or copy the file")
 		}

@@ -21,16 +21,9 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/snapshotfile"
 )
 
-func all([]byte) bool { return true }
-
 // latest opens path and reads every key.
 func latest(t testing.TB, path string, o snapshotfile.Options) (int64, []*mvccpb.KeyValue, error) {
-	f, err := snapshotfile.Open(t.Context(), path, o)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer f.Close()
-	return f.Latest(t.Context(), all)
+	return snapshotfile.Latest(t.Context(), path, o)
 }
 
 // withHash is what etcdctl would save for a database.
@@ -361,12 +354,9 @@ func TestProgressAndCancel(t *testing.T) {
 	if _, err := snapshotfile.Open(ctx, path, snapshotfile.Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	f, err := snapshotfile.Open(t.Context(), path, snapshotfile.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if _, _, err := f.Latest(ctx, all); !errors.Is(err, context.Canceled) {
+	ctx, cancel = context.WithCancel(t.Context())
+	never := func([]byte) bool { cancel(); return false } // canceled on the way
+	if _, err := snapshotfile.Read(ctx, path, snapshotfile.Options{}, never, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := snapshotfile.Open(t.Context(), "none.db", snapshotfile.Options{}); !errors.Is(err, fs.ErrNotExist) {

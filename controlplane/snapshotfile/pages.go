@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"slices"
 )
 
 // bbolt has a check of its own, Tx.Check. It cannot serve here: it need not end on a damaged file, and it reads the
@@ -104,20 +105,32 @@ func readHeader(r io.ReaderAt, size int64) (header, error) {
 
 // pageChecker walks all trees of a bbolt file and makes sure that bbolt can do
 // the same without leaving a page, following a cycle or finding keys out of
-// order.
+// order. On the way it hands over what lies in the buckets.
 type pageChecker struct {
 	ctx      context.Context
 	r        io.ReaderAt
 	head     header
 	seen     []uint64 // one bit per page
 	progress *progress
+	// visit, if set, is called with each bucket of the root, whose own name is empty, and then with each key of that
+	// bucket, in their order; a bucket has no value. It must not keep its arguments.
+	visit func(bucket string, key, value []byte) error
+	// pages are the pages on the way from the root to the one that is checked.
+	pages [maxDepth + 2][]byte
+	// ahead are the pages from aheadAt on, read at once as pages that follow each other are.
+	ahead   []byte
+	aheadAt uint64
+	last    uint64
 }
 
+// readAhead is how many pages are read at once.
+const readAhead = 16
+
 // checkPages checks every page that can be reached from head.
-func checkPages(ctx context.Context, r io.ReaderAt, size int64, head header, p *progress) error {
+func checkPages(ctx context.Context, r io.ReaderAt, size int64, head header, p *progress, visit func(bucket string, key, value []byte) error) error {
 	end := p.done + size
-	c := &pageChecker{ctx: ctx, r: r, head: head, progress: p, seen: make([]uint64, head.highWater/64+1)}
-	if err := c.tree(head.root, nil, nil, 0); err != nil {
+	c := &pageChecker{ctx: ctx, r: r, head: head, progress: p, seen: make([]uint64, head.highWater/64+1), visit: visit}
+	if err := c.tree(head.root, nil, nil, place{}); err != nil {
 		return err
 	}
 	if err := c.freelist(); err != nil {
@@ -127,21 +140,57 @@ func checkPages(ctx context.Context, r io.ReaderAt, size int64, head header, p *
 	return nil
 }
 
-// read returns page id with its overflow pages, and marks them as seen.
-func (c *pageChecker) read(id uint64) ([]byte, error) {
+// place is where a page lies.
+type place struct {
+	depth int
+	// bucket is that of the root, empty in the root itself; isNested says that it is a bucket within that one.
+	bucket   string
+	isNested bool
+}
+
+func (p place) below() place {
+	p.depth++
+	return p
+}
+
+// within is the place of the content of a bucket with this name.
+func (p place) within(name []byte) place {
+	p = p.below()
+	if p.bucket == "" {
+		p.bucket = string(name)
+	} else {
+		p.isNested = true
+	}
+	return p
+}
+
+// where names a page, or the inline page of a bucket in it.
+type where struct {
+	id     uint64
+	bucket []byte
+}
+
+func (w where) String() string {
+	if w.bucket != nil {
+		return fmt.Sprintf("page %d, bucket %q", w.id, w.bucket)
+	}
+	return fmt.Sprintf("page %d", w.id)
+}
+
+// read returns page id with its overflow pages, and marks them as seen. It stays until the next read at this depth.
+func (c *pageChecker) read(id uint64, depth int) ([]byte, error) {
 	if err := c.ctx.Err(); err != nil {
 		return nil, err
 	}
 	if id < 2 || id >= c.head.highWater {
 		return nil, fmt.Errorf("damaged database: page %d does not exist", id)
 	}
-	var head [pageHeaderSize]byte
-	off := int64(id * c.head.pageSize)
-	if _, err := c.r.ReadAt(head[:], off); err != nil {
+	first, err := c.readOne(id)
+	if err != nil {
 		return nil, err
 	}
-	pages := uint64(le.Uint32(head[12:])) + 1
-	if own := le.Uint64(head[:]); own != id {
+	pages := uint64(le.Uint32(first[12:])) + 1
+	if own := le.Uint64(first); own != id {
 		return nil, fmt.Errorf("damaged database: page %d says it is page %d", id, own)
 	}
 	if pages > c.head.highWater-id {
@@ -153,43 +202,66 @@ func (c *pageChecker) read(id uint64) ([]byte, error) {
 		}
 		c.seen[i/64] |= 1 << (i % 64)
 	}
-	page := make([]byte, pages*c.head.pageSize)
-	if _, err := c.r.ReadAt(page, off); err != nil {
-		return nil, err
+	page := append(c.pages[depth][:0], first...)
+	if rest := int(pages-1) * int(c.head.pageSize); rest > 0 {
+		page = slices.Grow(page, rest)[:len(first)+rest]
+		if _, err := c.r.ReadAt(page[len(first):], int64((id+1)*c.head.pageSize)); err != nil {
+			return nil, err
+		}
 	}
+	c.pages[depth] = page
+	c.last = id + pages - 1
 	c.progress.add(int64(len(page)))
 	return page, nil
+}
+
+// readOne returns one page, until the next call.
+func (c *pageChecker) readOne(id uint64) ([]byte, error) {
+	size := int(c.head.pageSize)
+	if at := int(id-c.aheadAt) * size; id >= c.aheadAt && at+size <= len(c.ahead) {
+		return c.ahead[at : at+size], nil
+	}
+	count := 1
+	if id == c.last+1 {
+		count = int(min(readAhead, c.head.highWater-id))
+	}
+	c.ahead, c.aheadAt = slices.Grow(c.ahead[:0], count*size)[:count*size], id
+	if _, err := c.r.ReadAt(c.ahead, int64(id)*int64(size)); err != nil {
+		c.ahead = nil
+		return nil, err
+	}
+	return c.ahead[:size], nil
 }
 
 func (c *pageChecker) isSeen(id uint64) bool { return c.seen[id/64]&(1<<(id%64)) != 0 }
 
 // tree checks the tree below page id, whose keys must lie in [low, high); nil
 // stands for no bound.
-func (c *pageChecker) tree(id uint64, low, high []byte, depth int) error {
-	if depth > maxDepth {
+func (c *pageChecker) tree(id uint64, low, high []byte, at place) error {
+	if at.depth > maxDepth {
 		return fmt.Errorf("damaged database: page %d lies too deep", id)
 	}
-	page, err := c.read(id)
+	page, err := c.read(id, at.depth)
 	if err != nil {
 		return err
 	}
-	where := fmt.Sprintf("page %d", id)
+	on := where{id: id}
 	switch le.Uint16(page[8:]) {
 	case leafPage:
-		return c.leaf(where, page, low, high, depth)
+		return c.leaf(on, page, low, high, at)
 	case branchPage:
-		return c.branch(where, page, low, high, depth)
+		return c.branch(on, page, low, high, at)
 	default:
-		return fmt.Errorf("damaged database: %s is neither branch nor leaf", where)
+		return fmt.Errorf("damaged database: %s is neither branch nor leaf", on)
 	}
 }
 
 // elements calls fn with the fixed part of each element of a page and with the
 // bytes that it refers to, which start with the key.
-func elements(where string, page []byte, sizes func(el []byte) (pos, key, value uint32), fn func(i int, el, key, value []byte) error) error {
+func elements(on where, page []byte, sizes func(el []byte) (pos, key, value uint32), fn func(i int, el, key, value []byte) error) error {
 	count := int(le.Uint16(page[10:]))
 	if pageHeaderSize+count*elementSize > len(page) {
-		return fmt.Errorf("damaged database: %s claims %d elements", where, count)
+		return fmt.Errorf("damaged database: %s claims %d elements", on, count)
 	}
 	for i := range count {
 		off := pageHeaderSize + i*elementSize
@@ -199,7 +271,7 @@ func elements(where string, page []byte, sizes func(el []byte) (pos, key, value 
 		mid := start + uint64(key)
 		end := mid + uint64(value)
 		if end > uint64(len(page)) {
-			return fmt.Errorf("damaged database: %s, element %d runs past the page", where, i)
+			return fmt.Errorf("damaged database: %s, element %d runs past the page", on, i)
 		}
 		if err := fn(i, el, page[start:mid], page[mid:end]); err != nil {
 			return err
@@ -209,59 +281,69 @@ func elements(where string, page []byte, sizes func(el []byte) (pos, key, value 
 }
 
 // inOrder checks one more key of a page against the bounds and the one before.
-func inOrder(where string, i int, key, previous, low, high []byte) error {
+func inOrder(on where, i int, key, previous, low, high []byte) error {
 	if (i > 0 && bytes.Compare(key, previous) <= 0) ||
 		(low != nil && bytes.Compare(key, low) < 0) ||
 		(high != nil && bytes.Compare(key, high) >= 0) {
-		return fmt.Errorf("damaged database: %s, key %d is out of order", where, i)
+		return fmt.Errorf("damaged database: %s, key %d is out of order", on, i)
 	}
 	return nil
 }
 
-func (c *pageChecker) leaf(where string, page, low, high []byte, depth int) error {
+func (c *pageChecker) leaf(on where, page, low, high []byte, at place) error {
 	var previous []byte
-	return elements(where, page,
+	return elements(on, page,
 		func(el []byte) (uint32, uint32, uint32) {
 			return le.Uint32(el[4:]), le.Uint32(el[8:]), le.Uint32(el[12:])
 		},
 		func(i int, el, key, value []byte) error {
-			if err := inOrder(where, i, key, previous, low, high); err != nil {
+			if err := inOrder(on, i, key, previous, low, high); err != nil {
 				return err
 			}
 			previous = key
-			if le.Uint32(el)&bucketElement == 0 {
+			isBucket := le.Uint32(el)&bucketElement != 0
+			if c.visit != nil && !at.isNested && (isBucket || at.bucket != "") {
+				content := value
+				if isBucket {
+					content = nil
+				}
+				if err := c.visit(at.bucket, key, content); err != nil {
+					return err
+				}
+			}
+			if !isBucket {
 				return nil
 			}
-			return c.bucket(fmt.Sprintf("%s, bucket %q", where, key), value, depth+1)
+			return c.bucket(where{on.id, key}, value, at.within(key))
 		})
 }
 
 // bucket checks the pages of a bucket's value: a tree of its own or, for a
 // small one, a leaf page within the value.
-func (c *pageChecker) bucket(where string, value []byte, depth int) error {
+func (c *pageChecker) bucket(on where, value []byte, at place) error {
 	if len(value) < bucketSize {
-		return fmt.Errorf("damaged database: %s is cut off", where)
+		return fmt.Errorf("damaged database: %s is cut off", on)
 	}
 	if root := le.Uint64(value); root != 0 {
-		return c.tree(root, nil, nil, depth)
+		return c.tree(root, nil, nil, at)
 	}
 	page := value[bucketSize:]
 	if len(page) < pageHeaderSize || le.Uint16(page[8:]) != leafPage {
-		return fmt.Errorf("damaged database: %s has no inline page", where)
+		return fmt.Errorf("damaged database: %s has no inline page", on)
 	}
-	if depth > maxDepth {
-		return fmt.Errorf("damaged database: %s lies too deep", where)
+	if at.depth > maxDepth {
+		return fmt.Errorf("damaged database: %s lies too deep", on)
 	}
-	return c.leaf(where, page, nil, nil, depth)
+	return c.leaf(on, page, nil, nil, at)
 }
 
-func (c *pageChecker) branch(where string, page, low, high []byte, depth int) error {
+func (c *pageChecker) branch(on where, page, low, high []byte, at place) error {
 	type child struct {
 		key []byte
 		id  uint64
 	}
-	var children []child
-	err := elements(where, page,
+	children := make([]child, 0, le.Uint16(page[10:]))
+	err := elements(on, page,
 		func(el []byte) (uint32, uint32, uint32) { return le.Uint32(el), le.Uint32(el[4:]), 0 },
 		func(i int, el, key, _ []byte) error {
 			var previous []byte
@@ -269,20 +351,20 @@ func (c *pageChecker) branch(where string, page, low, high []byte, depth int) er
 				previous = children[i-1].key
 			}
 			children = append(children, child{key, le.Uint64(el[8:])})
-			return inOrder(where, i, key, previous, low, high)
+			return inOrder(on, i, key, previous, low, high)
 		})
 	if err != nil {
 		return err
 	}
 	if len(children) == 0 {
-		return fmt.Errorf("damaged database: %s is an empty branch", where)
+		return fmt.Errorf("damaged database: %s is an empty branch", on)
 	}
 	for i, ch := range children {
 		end := high
 		if i+1 < len(children) {
 			end = children[i+1].key
 		}
-		if err := c.tree(ch.id, ch.key, end, depth+1); err != nil {
+		if err := c.tree(ch.id, ch.key, end, at.below()); err != nil {
 			return err
 		}
 	}
@@ -295,7 +377,7 @@ func (c *pageChecker) freelist() error {
 	if c.head.freelist == noFreelist {
 		return nil
 	}
-	page, err := c.read(c.head.freelist)
+	page, err := c.read(c.head.freelist, 0)
 	if err != nil {
 		return err
 	}

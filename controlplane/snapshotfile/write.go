@@ -52,18 +52,26 @@ func WriteRepaired(ctx context.Context, src, dst string, newValues map[string][]
 	if err := target.Check(); err != nil {
 		return Written{}, err
 	}
-	f, err := Open(ctx, src, o.Options)
+	old := latest{}
+	r := newReader(func(key []byte) bool {
+		_, ok := newValues[string(key)]
+		return ok
+	}, old.see)
+	f, err := open(ctx, src, o.Options, r.visit)
 	if err != nil {
 		return Written{}, err
 	}
 	defer f.Close()
-	revision, old, err := f.Latest(ctx, func(key []byte) bool {
-		_, ok := newValues[string(key)]
-		return ok
-	})
-	if err != nil {
-		return Written{}, err
+	content, err := r.finish()
+	for _, one := range old {
+		if err == nil && !one.IsDeletion {
+			err = one.Damage
+		}
 	}
+	if err != nil {
+		return Written{}, f.errorf("%w", err)
+	}
+	revision := content.Revision
 	if revision != o.Revision {
 		return Written{}, f.errorf("is at revision %d, the new values were made from revision %d", revision, o.Revision)
 	}
@@ -131,20 +139,19 @@ func (f *File) copyTo(ctx context.Context, out *os.File) error {
 }
 
 // put stores the new values at revision in the database at path.
-func put(path string, revision int64, newValues map[string][]byte, old []*mvccpb.KeyValue) error {
+func put(path string, revision int64, newValues map[string][]byte, before latest) error {
 	// As etcd opens it: the list of free pages is not kept in the file.
 	db, err := bolt.Open(path, 0, &bolt.Options{Timeout: lockTimeout, NoFreelistSync: true})
 	if err != nil {
 		return err
 	}
-	before := make(map[string]*mvccpb.KeyValue, len(old))
-	for _, kv := range old {
-		before[string(kv.Key)] = kv
-	}
 	err = db.Update(func(tx *bolt.Tx) error {
-		keys := tx.Bucket(keyBucket)
+		keys := tx.Bucket([]byte(keyBucket))
 		for sub, key := range slices.Sorted(maps.Keys(newValues)) {
 			value, was := newValues[key], before[key]
+			if was != nil && was.IsDeletion {
+				was = nil
+			}
 			if value == nil {
 				if was == nil {
 					continue

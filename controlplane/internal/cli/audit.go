@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
@@ -206,7 +205,7 @@ func (o *auditFlags) audit(ctx context.Context) (*audit.Audit, *audit.Report, er
 	}
 	if o.namespace != "" && !o.allNamespaces {
 		report = report.InNamespace(o.namespace)
-		if !slices.ContainsFunc(state.Services, func(s corev1.Service) bool { return s.Namespace == o.namespace }) {
+		if !state.Services.HasNamespace(o.namespace) {
 			fmt.Fprintf(o.stderr, "rangekeeper: no Service is in namespace %s\n", screen.Printable(o.namespace))
 		}
 	}

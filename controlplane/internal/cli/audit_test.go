@@ -49,7 +49,7 @@ func TestFailOn(t *testing.T) {
 
 // TestUnseenIsNoZero audits a cluster whose bitmaps the source cannot see.
 func TestUnseenIsNoZero(t *testing.T) {
-	a, err := audit.New(&clusterstate.State{Revision: 7, Unseen: &clusterstate.Unseen{}, Services: []corev1.Service{{Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}}}}, audit.Options{
+	a, err := audit.New(&clusterstate.State{Revision: 7, Unseen: &clusterstate.Unseen{}, Services: etcdtest.List(corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}})}, audit.Options{
 		Source: &audit.Source{Type: audit.FromAPI, Name: "https://127.0.0.1:6443", Context: "prod", Revision: 7, Version: version.Number},
 	})
 	if err != nil {

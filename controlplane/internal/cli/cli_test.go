@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
@@ -248,8 +247,8 @@ func TestStaleBitmap(t *testing.T) {
 	// known. Repaired, the object stays JSON and keeps its labels.
 	state := readFile(t, file)
 	r = runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file, "--mode", "bitmap")
-	if len(r.Findings) != len(state.IPAddresses)-1 || len(r.Leaks) != 0 || len(r.Ranges) != 2 {
-		t.Errorf("%+v, ranges %+v, %d objects", r.Summary, r.Ranges, len(state.IPAddresses))
+	if len(r.Findings) != state.IPAddresses.Len()-1 || len(r.Leaks) != 0 || len(r.Ranges) != 2 {
+		t.Errorf("%+v, ranges %+v, %d objects", r.Summary, r.Ranges, state.IPAddresses.Len())
 	}
 	for _, f := range r.Findings {
 		if f.Reason != "ClusterIPNotAllocated" || f.Range != "serviceips" {
@@ -286,7 +285,7 @@ func TestModeOfObjects(t *testing.T) {
 func TestUninitialized(t *testing.T) {
 	// A cluster without Services in which no kube-apiserver has started yet.
 	empty := map[string][]byte{nodePortsKey: stored(t, "", nil)}
-	for _, s := range readFile(t, etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz")).Services {
+	for _, s := range etcdtest.Objects(&readFile(t, etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz")).Services) {
 		s.Spec = corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}
 		raw, err := s.Marshal()
 		if err != nil {
@@ -421,19 +420,7 @@ func TestExplain(t *testing.T) {
 	}
 
 	// One that refers to another Service than that which uses it is recreated.
-	state := readFile(t, file)
-	var object networkingv1.IPAddress
-	for _, o := range state.IPAddresses {
-		if o.Name == "10.0.0.1" {
-			object = o
-		}
-	}
-	object.TypeMeta = metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "IPAddress"}
-	object.Spec.ParentRef.Name = "gone"
-	b, err := json.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := ipAddressObject(t, "10.0.0.1", `"parentRef":{"resource":"services","namespace":"default","name":"gone"}`)
 	file = changed(t, etcdtest.SingleStack, "clean.db.gz", map[string][]byte{"/registry/ipaddresses/10.0.0.1": b})
 	explain("10.0.0.1", "Allocated: yes", "recreates its IPAddress object", "Services: default/kubernetes", "ClusterIPNotAllocated")
 	if r = runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file); len(r.Leaks) > 0 || len(r.Findings) != 1 {
@@ -459,7 +446,7 @@ func TestExplainNamesTheAddress(t *testing.T) {
 // TestExplainService explains each value of a Service, and the reasons without a cluster.
 func TestExplainService(t *testing.T) {
 	file := etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz")
-	for i, s := range readFile(t, file).Services {
+	for i, s := range etcdtest.Objects(&readFile(t, file).Services) {
 		if i%97 != 0 {
 			continue
 		}

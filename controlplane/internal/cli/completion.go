@@ -45,8 +45,8 @@ func completeNamespaces(c *cobra.Command, s **source.Source) {
 
 // namespaces returns those of Services.
 func namespaces(state *clusterstate.State) (names []string) {
-	for i := range state.Services {
-		names = append(names, state.Services[i].Namespace)
+	for _, s := range state.Services.All() {
+		names = append(names, s.Namespace)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
@@ -74,8 +74,8 @@ func completeValues(s **source.Source, inNamespace *string) cobra.CompletionFunc
 				}
 				return
 			}
-			for i := range state.Services {
-				if one := &state.Services[i]; one.Namespace == namespace {
+			for _, one := range state.Services.All() {
+				if one.Namespace == namespace {
 					names = append(names, before+one.Name)
 				}
 			}

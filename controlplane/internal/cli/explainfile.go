@@ -22,6 +22,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/screen"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/source"
+	"github.com/rangekeeper/rangekeeper/controlplane/servicebatch"
 	"github.com/rangekeeper/rangekeeper/controlplane/snapshotfile"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
@@ -37,11 +38,15 @@ func explainFile(c *cobra.Command, s *source.Source, path, inNamespace, format s
 			named[i].Namespace = cmp.Or(s.ServiceNamespace(inNamespace), metav1.NamespaceDefault)
 		}
 	}
-	claims, err := (&clusterstate.State{Services: named}).Claims()
+	state := &clusterstate.State{}
+	for i := range named {
+		state.Services.Add(servicebatch.FieldsOf(&named[i]).AppendTo(nil))
+	}
+	claims, err := state.Claims()
 	if err != nil {
 		return err
 	}
-	namedBy, err := audit.Users(&clusterstate.State{Services: named})
+	namedBy, err := audit.Users(state)
 	if err != nil {
 		return err
 	}

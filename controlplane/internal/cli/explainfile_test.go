@@ -18,7 +18,7 @@ import (
 // of the file, and one that is in the cluster.
 func TestExplainFile(t *testing.T) {
 	snapshot := etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz")
-	services := readFile(t, snapshot).Services
+	services := etcdtest.Objects(&readFile(t, snapshot).Services)
 	at := slices.IndexFunc(services, func(s corev1.Service) bool { return s.Spec.Type == corev1.ServiceTypeNodePort })
 	used := services[at]
 	user, address, port := used.Namespace+"/"+used.Name, used.Spec.ClusterIP, fmt.Sprint(used.Spec.Ports[0].NodePort)

@@ -191,7 +191,7 @@ func TestJUnit(t *testing.T) {
 		t.Errorf("exit code %d, %q", code, got)
 	}
 
-	a, err := audit.New(&clusterstate.State{Revision: 7, Unseen: &clusterstate.Unseen{}, Services: []corev1.Service{{Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}}}}, audit.Options{
+	a, err := audit.New(&clusterstate.State{Revision: 7, Unseen: &clusterstate.Unseen{}, Services: etcdtest.List(corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}})}, audit.Options{
 		Source: &audit.Source{Type: audit.FromAPI, Name: `https://127.0.0.1:6443/"<x>&`},
 	})
 	if err != nil {

@@ -31,9 +31,9 @@ func TestCountOfRepair(t *testing.T) {
 	const cluster = "kube-1.37-dual-stack"
 	gone := `"parentRef":{"resource":"services","namespace":"default","name":"gone"}`
 	used := ""
-	for _, s := range readFile(t, etcdtest.Fixture(cluster, "clean.db.gz")).Services {
-		if strings.HasPrefix(s.Spec.ClusterIP, "10.") {
-			used = s.Spec.ClusterIP
+	for _, s := range readFile(t, etcdtest.Fixture(cluster, "clean.db.gz")).Services.All() {
+		if strings.HasPrefix(s.ClusterIP, "10.") {
+			used = s.ClusterIP
 		}
 	}
 	files["objects only"] = changed(t, cluster, "clean.db.gz", map[string][]byte{
@@ -74,7 +74,7 @@ func TestCountOfRepair(t *testing.T) {
 // TestNoRepairWithoutServices has a snapshot without Services, whose repair is refused.
 func TestNoRepairWithoutServices(t *testing.T) {
 	values := map[string][]byte{}
-	for _, s := range readFile(t, etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz")).Services {
+	for _, s := range readFile(t, etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz")).Services.All() {
 		values["/registry/services/specs/"+s.Namespace+"/"+s.Name] = nil
 	}
 	file := changed(t, etcdtest.SingleStack, "clean.db.gz", values)

@@ -427,8 +427,8 @@ func TestPreflightOnServers(t *testing.T) {
 	client = clientOf(t, server)
 	// The Events are written after the pass, one for each Service with a ClusterIP.
 	want := map[string]bool{}
-	for _, s := range readEtcd(t, etcd.Client()).Services {
-		if s.Spec.ClusterIP != "" && s.Spec.ClusterIP != corev1.ClusterIPNone {
+	for _, s := range readEtcd(t, etcd.Client()).Services.All() {
+		if s.ClusterIP != "" && s.ClusterIP != corev1.ClusterIPNone {
 			want[s.Namespace+"/"+s.Name] = true
 		}
 	}

@@ -109,7 +109,7 @@ func TestDocumentsFollowSchemas(t *testing.T) {
 		check(stdout)
 	}
 	// As over the Kubernetes API.
-	unseen, err := audit.New(&clusterstate.State{Unseen: &clusterstate.Unseen{NodePortRange: audit.DefaultNodePortRange}, Services: make([]corev1.Service, 1)}, audit.Options{
+	unseen, err := audit.New(&clusterstate.State{Unseen: &clusterstate.Unseen{NodePortRange: audit.DefaultNodePortRange}, Services: etcdtest.List(corev1.Service{})}, audit.Options{
 		Source: &audit.Source{Type: audit.FromAPI, Name: "https://127.0.0.1:6443", Context: "admin", Revision: 7},
 	})
 	if err != nil {

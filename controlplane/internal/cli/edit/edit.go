@@ -9,13 +9,10 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/etcdflags"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/ranges"
-	"github.com/rangekeeper/rangekeeper/controlplane/servicebatch"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
@@ -85,7 +82,7 @@ func (e *editor) run(ctx context.Context, change rangekeeper.Edit, dryRun bool, 
 			err = check(state)
 		}
 		if err == nil {
-			change.InUse, err = servicebatch.InUse(len(state.Services), func(i int) *corev1.Service { return &state.Services[i] }, e.ranged.Range())
+			change.InUse, err = state.Services.InUse(e.ranged.Range())
 		}
 		if err == nil {
 			change.Listed = state.Revision

@@ -54,8 +54,8 @@ func TestServes(t *testing.T) {
 				}
 				defer client.Close()
 				got, err := clusterstate.ReadEtcd(t.Context(), client, clusterstate.Options{})
-				if err != nil || len(got.Services) != len(want.Services) || len(got.Services) == 0 {
-					t.Errorf("%v, %d Services in the file", err, len(want.Services))
+				if err != nil || got.Services.Len() != want.Services.Len() || got.Services.Len() == 0 {
+					t.Errorf("%v, %d Services in the file", err, want.Services.Len())
 				}
 				return
 			}
