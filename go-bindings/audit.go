@@ -15,7 +15,7 @@ import (
 // that.
 //
 // It may be used from several goroutines at once, though the order of Services is then the order of the calls. Where
-// ClusterIPs are IPAddress objects, it takes some 200 bytes per Service and per object until it is closed or
+// ClusterIPs are IPAddress objects, it takes some 100 bytes per Service and per object until it is closed or
 // unreachable.
 type Audit struct {
 	inner  *object[*rk.Audit]

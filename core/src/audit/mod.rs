@@ -31,6 +31,7 @@ mod claimants;
 mod cluster;
 mod form;
 mod fullness;
+mod names;
 mod objects;
 mod occupancy;
 mod offsets;
@@ -208,7 +209,7 @@ impl PartialEq for PassId {
 
 /// An audit under way.
 ///
-/// Memory: a few bits per value of the bitmaps; if ClusterIPs are IPAddress objects, some 200 bytes per Service and per
+/// Memory: a few bits per value of the bitmaps; if ClusterIPs are IPAddress objects, some 100 bytes per Service and per
 /// object.
 #[derive(Debug, Default)]
 pub struct Audit {

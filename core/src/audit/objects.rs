@@ -20,6 +20,7 @@ use crate::range::Band;
 use crate::service::Service;
 use crate::service_cidr::ServiceCidr;
 
+use super::names::{Index, Name, Names};
 use super::occupancy::{Cell, cells};
 use super::offsets::Values;
 use super::range_pass::Findings;
@@ -43,9 +44,15 @@ pub(super) struct Objects {
     now: Option<i64>,
     cidrs: Vec<ObservedCidr>,
     objects: Vec<Object>,
-    by_address: HashMap<IpAddr, usize>,
-    claims: Vec<Claims>,
-    by_name: HashMap<(String, String), usize>,
+    /// The names of objects that are not canonical texts of addresses, by their places, ascending.
+    other_names: Vec<(usize, String)>,
+    by_address: Index,
+    services: Vec<Claims>,
+    names: Names,
+    /// The addresses of all Services; `None` for a text that is none.
+    claims: Vec<Option<IpAddr>>,
+    /// The texts of claims that are not the canonical ones of addresses, by their places, ascending.
+    other_texts: Vec<(usize, String)>,
     /// A ServiceCIDR object could not be read.
     lacks_cidr: bool,
     /// The Services are stored elsewhere, so that the objects cannot be judged.
@@ -56,13 +63,12 @@ pub(super) struct Objects {
 struct Object {
     /// `None` if the name is not the canonical text of an address, so that the object records none.
     address: Option<IpAddr>,
-    name: String,
     managed: bool,
     created: i64,
     revision: u64,
     has_parent: bool,
-    /// Namespace and name of the Service that it refers to; `None` if it refers to no Service.
-    service: Option<(String, String)>,
+    /// The Service that it refers to; `None` if it refers to no Service.
+    service: Option<Name>,
 }
 
 /// The addresses that one Service claims.
@@ -70,11 +76,9 @@ struct Object {
 struct Claims {
     /// The place of the first one among the claims of the audit.
     order: u64,
-    key: (String, String),
-    /// The addresses, and the texts that are none.
-    addresses: Vec<Result<IpAddr, String>>,
-    /// The texts of addresses that are not canonical, with the places of the addresses.
-    other_texts: Vec<(usize, String)>,
+    name: Name,
+    /// The place of the first one among those of [`Objects`].
+    first: usize,
 }
 
 /// A write of the API server's repair of IPAddress objects.
@@ -105,11 +109,29 @@ pub struct ServiceCidrReport {
     duplicates: Vec<u64>,
 }
 
-/// The offsets of the `addresses` that `cidr` can allocate, ascending.
-fn offsets<'a>(cidr: &ServiceCidr, addresses: impl IntoIterator<Item = &'a IpAddr>) -> Vec<u64> {
-    let mut offsets: Vec<u64> = addresses.into_iter().filter_map(|address| cidr.offset_of(*address)).collect();
+/// The offsets of the `addresses` that `cidr` can allocate, ascending, each once.
+fn offsets(cidr: &ServiceCidr, addresses: impl IntoIterator<Item = IpAddr>) -> Vec<u64> {
+    let mut offsets: Vec<u64> = addresses.into_iter().filter_map(|address| cidr.offset_of(address)).collect();
     offsets.sort_unstable();
+    offsets.dedup();
     offsets
+}
+
+/// The offsets that are in one of two ascending lists.
+fn union(one: &[u64], other: &[u64]) -> Vec<u64> {
+    let mut all = Vec::with_capacity(one.len().max(other.len()));
+    let (mut one, mut other) = (one.iter().copied().peekable(), other.iter().copied().peekable());
+    while let Some(next) = [one.peek(), other.peek()].into_iter().flatten().min().copied() {
+        one.next_if_eq(&next);
+        other.next_if_eq(&next);
+        all.push(next);
+    }
+    all
+}
+
+/// The text with this place in a list that ascends.
+fn text_at(texts: &[(usize, String)], place: usize) -> Option<&String> {
+    texts.binary_search_by_key(&place, |(at, _)| *at).ok().map(|at| &texts[at].1)
 }
 
 impl Objects {
@@ -119,9 +141,12 @@ impl Objects {
             now,
             cidrs: Vec::new(),
             objects: Vec::new(),
-            by_address: HashMap::new(),
+            other_names: Vec::new(),
+            by_address: Index::default(),
+            services: Vec::new(),
+            names: Names::default(),
             claims: Vec::new(),
-            by_name: HashMap::new(),
+            other_texts: Vec::new(),
             lacks_cidr: false,
             unjudged: false,
         }
@@ -166,33 +191,35 @@ impl Objects {
     }
 
     pub(super) fn observe_ip_address(&mut self, object: &IpAddressObject<'_>) {
-        let address = parse_canonical(object.name);
-        if let Some(address) = address {
-            self.by_address.insert(address, self.objects.len());
+        let (address, place) = (parse_canonical(object.name), self.objects.len());
+        match address {
+            Some(address) => self.by_address.set(address, place, |at| self.objects[at].address == Some(address)),
+            None => self.other_names.push((place, object.name.into())),
         }
         self.objects.push(Object {
             address,
-            name: object.name.into(),
             managed: object.managed_by == ALLOCATOR,
             created: object.created,
             revision: object.revision,
             has_parent: !object.without_parent,
-            service: object.service().map(|(namespace, name)| (namespace.into(), name.into())),
+            service: object.service().map(|(namespace, name)| self.names.add(namespace, name)),
         });
     }
 
     /// Records the addresses of a Service, the first of which has the place `order` among the claims. Returns their
     /// number.
     pub(super) fn observe_service(&mut self, service: &Service<'_>, order: u64) -> u64 {
-        let key = (service.namespace.to_owned(), service.name.to_owned());
-        let texts = service.cluster_ip_texts();
-        let addresses: Vec<_> = texts.iter().map(|text| parse_address(text).ok_or_else(|| (*text).into())).collect();
-        let count = addresses.len() as u64;
-        let is_other = |place: &usize| addresses[*place].is_ok() && parse_canonical(texts[*place]).is_none();
-        let other_texts = (0..texts.len()).filter(is_other).map(|place| (place, texts[place].into())).collect();
-        self.by_name.insert(key.clone(), self.claims.len());
-        self.claims.push(Claims { order, key, addresses, other_texts });
-        count
+        let (name, first) = (self.names.add(service.namespace, service.name), self.claims.len());
+        self.names.set_service(name, self.services.len());
+        self.services.push(Claims { order, name, first });
+        for text in service.cluster_ip_texts() {
+            let canonical = parse_canonical(text);
+            if canonical.is_none() {
+                self.other_texts.push((self.claims.len(), (*text).into()));
+            }
+            self.claims.push(canonical.or_else(|| parse_address(text)));
+        }
+        (self.claims.len() - first) as u64
     }
 
     /// The addresses of the allocator's objects that were written after a revision.
@@ -206,13 +233,13 @@ impl Objects {
     pub(super) fn holders(&self) -> impl Iterator<Item = (Subject, IpAddr)> + '_ {
         let objects = self.objects.iter().enumerate().filter_map(|(ordinal, object)| {
             let address = object.address?;
-            let stays =
-                matches!(self.judge_object(object, address), IpAddressVerdict::Keep | IpAddressVerdict::Wait(_));
+            let verdict = self.judge_object(object, self.parent_of(object, address));
+            let stays = matches!(verdict, IpAddressVerdict::Keep | IpAddressVerdict::Wait(_));
             (object.managed && stays).then_some((Subject::IpAddress(ordinal as u64), address))
         });
-        let services = self.claims.iter().enumerate().flat_map(|(ordinal, claims)| {
+        let services = (0..self.services.len()).flat_map(move |ordinal| {
             let subject = Subject::Service(ordinal as u64);
-            claims.addresses.iter().filter_map(move |claim| Some((subject, *claim.as_ref().ok()?)))
+            self.claims_of(ordinal).filter_map(move |place| Some((subject, self.claims[place]?)))
         });
         objects.chain(services)
     }
@@ -224,13 +251,24 @@ impl Objects {
 
     /// The number of claims of addresses that a CIDR has.
     pub(super) fn count_claims(&self) -> u64 {
-        let addresses = self.claims.iter().flat_map(|claims| &claims.addresses).flatten();
+        let addresses = self.claims.iter().flatten();
         addresses.filter(|address| self.cidrs.iter().any(|one| one.cidr.offset_of(**address).is_some())).count() as u64
     }
 
     /// Whether there is an object of the address.
     pub(super) fn has(&self, address: IpAddr) -> bool {
-        self.by_address.contains_key(&address)
+        self.object_of(address).is_some()
+    }
+
+    /// The place of the object of an address.
+    fn object_of(&self, address: IpAddr) -> Option<usize> {
+        self.by_address.get(address, |at| self.objects[at].address == Some(address))
+    }
+
+    /// The places of the claims of a Service.
+    fn claims_of(&self, ordinal: usize) -> std::ops::Range<usize> {
+        let end = self.services.get(ordinal + 1).map_or(self.claims.len(), |next| next.first);
+        self.services[ordinal].first..end
     }
 
     /// Ends the audit of the addresses. Cost: linear in the number of objects times the number of CIDRs.
@@ -245,50 +283,50 @@ impl Objects {
         mut order: u64,
         keeps_all: bool,
     ) -> (impl Iterator<Item = (usize, ServiceCidrReport)>, Vec<Leak>, Vec<ObjectRepair>) {
+        // Each is needed for the object and for the Service that uses its address.
+        let parents: Vec<_> = self
+            .objects
+            .iter()
+            .map(|object| object.address.map_or(Parent::NoService, |address| self.parent_of(object, address)))
+            .collect();
         let mut repairs = Vec::new();
         let mut lost = HashSet::new();
         let mut duplicates = HashSet::new();
-        for (ordinal, claims) in self.claims.iter().enumerate() {
-            for (place, claim) in claims.addresses.iter().enumerate() {
-                let (reason, value) = match claim {
-                    Err(text) => (Some(Reason::ClusterIpNotValid), FoundValue::Text(text.clone())),
-                    Ok(address) => {
-                        let (reason, creates) = self.judge_claim(&claims.key, *address, &mut lost, &mut duplicates);
+        for (ordinal, claims) in self.services.iter().enumerate() {
+            for place in self.claims_of(ordinal) {
+                let other = text_at(&self.other_texts, place);
+                let text = || FoundValue::Text(other.cloned().unwrap_or_default());
+                let (reason, value) = match self.claims[place] {
+                    None => (Some(Reason::ClusterIpNotValid), text()),
+                    Some(address) => {
+                        let (reason, creates) =
+                            self.judge_claim(ordinal, address, &parents, &mut lost, &mut duplicates);
                         if creates {
-                            let (address, service) = (*address, Some(ordinal as u64));
-                            let removed = self.by_address.get(&address).map(|at| *at as u64);
-                            repairs.push(ObjectRepair { address, removed, service });
+                            let removed = self.object_of(address).map(|at| at as u64);
+                            repairs.push(ObjectRepair { address, removed, service: Some(ordinal as u64) });
                         }
-                        (reason, FoundValue::Address(*address))
+                        (reason, FoundValue::Address(address))
                     }
                 };
-                let range = match claim {
-                    Ok(address) => self.range_of(*address),
-                    Err(_) => self.first_range(),
-                };
-                let subject = Subject::Service(ordinal as u64);
                 let mut find = |reason, value| {
-                    findings.push((
-                        claims.order + place as u64,
-                        Finding { reason, range, subject, value, valid: None, outside: None },
-                    ));
+                    let range = match self.claims[place] {
+                        Some(address) => self.range_of(address),
+                        None => self.first_range(),
+                    };
+                    let (order, subject) =
+                        (claims.order + (place - claims.first) as u64, Subject::Service(ordinal as u64));
+                    findings.push((order, Finding { reason, range, subject, value, valid: None, outside: None }));
                 };
                 if let Some(reason) = reason {
                     find(reason, value);
                 }
-                let other = claims.other_texts.iter().find(|(at, _)| *at == place);
-                if let (Some((_, text)), true) = (other, reason != Some(Reason::ClusterIpOutOfRange)) {
-                    find(Reason::ClusterIpNotCanonical, FoundValue::Text(text.clone()));
+                let is_address = self.claims[place].is_some();
+                if other.is_some() && is_address && reason != Some(Reason::ClusterIpOutOfRange) {
+                    find(Reason::ClusterIpNotCanonical, text());
                 }
             }
         }
-        referred.extend(duplicates.iter().filter_map(|address| Some((*address, self.referred_by(address)?))));
-        let in_use: HashSet<IpAddr> = self
-            .claims
-            .iter()
-            .flat_map(|claims| &claims.addresses)
-            .filter_map(|claim| claim.as_ref().ok().copied())
-            .collect();
+        referred.extend(duplicates.iter().filter_map(|address| Some((*address, self.referred_by(*address)?))));
         let mut leaks = Vec::new();
         let mut leaked = HashSet::new();
         let judged = if self.unjudged { &[] } else { &*self.objects };
@@ -304,9 +342,10 @@ impl Objects {
                 !object.has_parent && (object.managed || object.address.is_some_and(|address| lost.contains(&address)));
             let Some(address) = object.address else {
                 let reason = if lacks_parent { Reason::IpAddressWithoutParent } else { Reason::IpAddressNotCanonical };
-                let address = parse_address(&object.name);
+                let name = text_at(&self.other_names, ordinal).cloned().unwrap_or_default();
+                let address = parse_address(&name);
                 let range = address.map_or_else(|| self.first_range(), |address| self.range_of(address));
-                find(reason, range, FoundValue::Text(object.name.clone()));
+                find(reason, range, FoundValue::Text(name));
                 if let (Some(address), true) = (address, object.managed) {
                     repairs.push(ObjectRepair { address, removed: Some(ordinal as u64), service: None });
                 }
@@ -316,7 +355,7 @@ impl Objects {
                 find(Reason::IpAddressWithoutParent, self.range_of(address), FoundValue::Address(address));
             }
             let replaced = lost.contains(&address);
-            match self.judge_object(object, address) {
+            match self.judge_object(object, parents[ordinal]) {
                 IpAddressVerdict::Keep | IpAddressVerdict::Wait(_) => continue,
                 // The Service that uses the address has a finding, and its repair comes first.
                 IpAddressVerdict::NoService | IpAddressVerdict::Leaked if replaced || lacks_parent => {}
@@ -340,20 +379,18 @@ impl Objects {
         if keeps_all {
             repairs.clear();
         }
-        let stays = |address: &&IpAddr| keeps_all || !leaked.contains(*address);
-        let next: HashSet<IpAddr> = self.by_address.keys().filter(stays).chain(&in_use).copied().collect();
         let reports = self.cidrs.into_iter().map(move |ObservedCidr { index, cidr, is_ready }| {
-            let report = ServiceCidrReport {
-                cidr,
-                is_ready,
-                stored: offsets(&cidr, self.by_address.keys()),
-                in_use: offsets(&cidr, &in_use),
-                next: offsets(&cidr, &next),
-                leaked: offsets(&cidr, &leaked),
-                lost: offsets(&cidr, &lost),
-                duplicates: offsets(&cidr, &duplicates),
+            let stored = offsets(&cidr, self.objects.iter().filter_map(|object| object.address));
+            let in_use = offsets(&cidr, self.claims.iter().flatten().copied());
+            let leaked = offsets(&cidr, leaked.iter().copied());
+            let next = if keeps_all || leaked.is_empty() {
+                union(&stored, &in_use)
+            } else {
+                let stays = |offset: &u64| leaked.binary_search(offset).is_err();
+                union(&stored.iter().copied().filter(stays).collect::<Vec<_>>(), &in_use)
             };
-            (index, report)
+            let (lost, duplicates) = (offsets(&cidr, lost.iter().copied()), offsets(&cidr, duplicates.iter().copied()));
+            (index, ServiceCidrReport { cidr, is_ready, stored, in_use, next, leaked, lost, duplicates })
         });
         (reports, leaks, repairs)
     }
@@ -361,8 +398,9 @@ impl Objects {
     /// The finding about a claim, and whether the API server creates an object for it.
     fn judge_claim(
         &self,
-        key: &(String, String),
+        service: usize,
         address: IpAddr,
+        parents: &[Parent],
         lost: &mut HashSet<IpAddr>,
         duplicates: &mut HashSet<IpAddr>,
     ) -> (Option<Reason>, bool) {
@@ -370,13 +408,13 @@ impl Objects {
         if !has_range && !self.lacks_cidr && !self.cidrs.is_empty() {
             return (Some(Reason::ClusterIpOutOfRange), false);
         }
-        let object = self.by_address.get(&address).map(|at| &self.objects[*at]);
-        let verdict = judge_cluster_ip(object.map(|object| {
-            let (parent, refers_here) = (self.parent_of(object, address), object.service.as_ref() == Some(key));
+        let object = self.object_of(address).map(|at| (&self.objects[at], parents[at]));
+        let verdict = judge_cluster_ip(object.map(|(object, parent)| {
+            let refers_here = object.service == Some(self.services[service].name);
             AddressObject { managed: object.managed, labelled: true, refers_here, parent }
         }));
         // The same repair that removes the object creates another one for the Service.
-        let removed = |object| self.judge_object(object, address) == IpAddressVerdict::WrongReference;
+        let removed = |(object, parent)| self.judge_object(object, parent) == IpAddressVerdict::WrongReference;
         let verdict = match verdict {
             ClusterIpVerdict::Wait if object.is_some_and(removed) => ClusterIpVerdict::Create,
             verdict => verdict,
@@ -396,27 +434,27 @@ impl Objects {
         (verdict.reason(), creates)
     }
 
-    fn judge_object(&self, object: &Object, address: IpAddr) -> IpAddressVerdict {
+    fn judge_object(&self, object: &Object, parent: Parent) -> IpAddressVerdict {
         if self.unjudged {
             return IpAddressVerdict::Keep;
         }
         // Both times are truncated to seconds, so the object may be a second younger than their difference.
         let age = |now: i64| Duration::from_secs(now.saturating_sub(object.created).saturating_sub(1).max(0) as u64);
         let unused_for = self.now.map_or(GRACE, age);
-        judge_object(object.managed, self.parent_of(object, address), unused_for, GRACE)
+        judge_object(object.managed, parent, unused_for, GRACE)
     }
 
     /// The Service that the object of an address refers to.
-    fn referred_by(&self, address: &IpAddr) -> Option<u64> {
-        let object = &self.objects[*self.by_address.get(address)?];
-        self.by_name.get(object.service.as_ref()?).map(|service| *service as u64)
+    fn referred_by(&self, address: IpAddr) -> Option<u64> {
+        let object = &self.objects[self.object_of(address)?];
+        self.names.service(object.service?).map(|service| service as u64)
     }
 
     fn parent_of(&self, object: &Object, address: IpAddr) -> Parent {
-        let Some(key) = &object.service else { return Parent::NoService };
-        match self.by_name.get(key) {
+        let Some(name) = object.service else { return Parent::NoService };
+        match self.names.service(name) {
             None => Parent::Missing,
-            Some(service) if self.claims[*service].addresses.contains(&Ok(address)) => Parent::Uses,
+            Some(service) if self.claims[self.claims_of(service)].contains(&Some(address)) => Parent::Uses,
             Some(_) => Parent::Other,
         }
     }

@@ -196,10 +196,21 @@ func (c *call) allocateMany(n int, size, align uint32) uint32 {
 // grow comes before a call that adds to its object. A list in it may take as much again while it grows, twice for a
 // moment.
 func (c *call) grow() {
-	if len(*c.memory) > objectLimit {
+	used := len(*c.memory)
+	if used > objectLimit {
 		panic(errNoMemory)
 	}
+	// An append of Go's grows a large slice by a quarter, so that each byte is copied five times until an object is
+	// large, and clears the room, so that it counts as the program's memory.
+	if used >= doubledMemory && cap(*c.memory)-used < used/4 {
+		memory := make([]byte, used, 2*used)
+		copy(memory, *c.memory)
+		*c.memory = memory
+	}
 }
+
+// doubledMemory is the size from which on the memory of an instance grows to twice as much.
+const doubledMemory = 4 << 20
 
 // bytes returns the memory at an address until the next allocation.
 func (c *call) bytes(at uint32, n int) []byte { return (*c.memory)[at:][:n:n] }
