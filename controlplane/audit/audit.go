@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -70,8 +69,6 @@ type Audit struct {
 	atRest bool
 	// missing is the default ServiceCIDR if it is not stored. At rest a repair writes it.
 	missing *networkingv1.ServiceCIDR
-	// claims are those of the state.
-	claims func() ([]rangekeeper.Claim, error)
 	// damaged says by name what is wrong with the stored ranges that cannot be read.
 	damaged map[string]error
 	// elsewhere refuses repairs, as the Services are stored elsewhere; else nil.
@@ -129,7 +126,6 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 			APIVersion: APIVersion, Kind: KindAudit, Source: o.Source,
 			Ranges: []Range{},
 		},
-		claims:  sync.OnceValues(state.Claims),
 		damaged: map[string]error{},
 	}
 	if !o.Bitmap {

@@ -77,6 +77,15 @@ func newPlace(of auditedRange, state rangekeeper.OffsetState, recorded bool) Pla
 
 // Explain returns all that is known about one address or port.
 func (a *Audit) Explain(value rangekeeper.Value) (*Explanation, error) {
+	users, err := a.users(value)
+	if err != nil {
+		return nil, err
+	}
+	return a.explain(value, users[value]), nil
+}
+
+// explain returns all that is known about a value that Services use.
+func (a *Audit) explain(value rangekeeper.Value, users []string) *Explanation {
 	e := &Explanation{Value: value.String(), Places: []Place{}, RangeUnknown: !a.knowsRange(value)}
 	for i, r := range a.ranges {
 		if r.record == rangekeeper.RecordStale || a.wide && value.IsPort() {
@@ -99,18 +108,14 @@ func (a *Audit) Explain(value rangekeeper.Value) (*Explanation, error) {
 			e.Unknown = append(e.Unknown, u)
 		}
 	}
-	users, err := Users(a.state)
-	if err != nil {
-		return nil, err
-	}
-	e.Services = append([]string{}, users[value]...)
+	e.Services = append([]string{}, users...)
 	e.Findings = a.findingsAbout(value)
 	leaked := slices.ContainsFunc(a.report.Leaks, func(l Leak) bool { return l.Value == e.Value })
 	isUnseen := e.RangeUnknown || slices.ContainsFunc(e.Places, func(p Place) bool { return p.Allocated == nil })
 	if leaked || len(e.Services) > 0 || !isUnseen {
 		e.Leaked = &leaked
 	}
-	return e, nil
+	return e
 }
 
 // HasConflict reports whether several Services of a file name the value, or another one uses it already.
@@ -155,22 +160,23 @@ func (a *Audit) ExplainService(namespace, name string) ([]*Explanation, error) {
 		}
 		return nil, fmt.Errorf("%w Service %s/%s", ErrNone, namespace, name)
 	}
-	claims, err := a.claims()
+	claims, err := a.state.Services.ClaimsOf(at)
+	if err != nil {
+		return nil, err
+	}
+	var values []rangekeeper.Value
+	for _, claim := range claims {
+		if claim.Value.IsValid() && !slices.Contains(values, claim.Value) {
+			values = append(values, claim.Value)
+		}
+	}
+	users, err := a.users(values...)
 	if err != nil {
 		return nil, err
 	}
 	all := []*Explanation{}
-	explained := map[rangekeeper.Value]bool{}
-	for _, claim := range claims {
-		if claim.Service != at || !claim.Value.IsValid() || explained[claim.Value] {
-			continue
-		}
-		explained[claim.Value] = true
-		e, err := a.Explain(claim.Value)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, e)
+	for _, value := range values {
+		all = append(all, a.explain(value, users[value]))
 	}
 	// What stands where an address or a port belongs, and is none.
 	faults := map[string]*Explanation{}

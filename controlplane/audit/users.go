@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"slices"
+
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
@@ -8,28 +10,47 @@ import (
 // Users returns the namespace/name of the Services that use each value.
 func Users(state *clusterstate.State) (map[rangekeeper.Value][]string, error) {
 	all := make(map[rangekeeper.Value][]string)
-	claims, err := state.Claims()
-	for _, claim := range claims {
-		of := state.Services.At(claim.Service)
-		name := of.Namespace + "/" + of.Name
-		if users := all[claim.Value]; claim.Value.IsValid() && (len(users) == 0 || users[len(users)-1] != name) {
-			all[claim.Value] = append(users, name)
+	err := state.Services.Claims(func(some []rangekeeper.Claim) {
+		for _, claim := range some {
+			if claim.Value.IsValid() {
+				addUser(all, state, claim)
+			}
 		}
-	}
+	})
 	return all, err
 }
 
-// Claims is [clusterstate.State.Claims] of the state. It must not be changed. Cost: that of one call of it in all.
-func (a *Audit) Claims() ([]rangekeeper.Claim, error) { return a.claims() }
+// users returns the namespace/name of the Services that use each of some values.
+func (a *Audit) users(values ...rangekeeper.Value) (map[rangekeeper.Value][]string, error) {
+	all := make(map[rangekeeper.Value][]string)
+	err := a.state.Services.Claims(func(some []rangekeeper.Claim) {
+		for _, claim := range some {
+			if slices.Contains(values, claim.Value) {
+				addUser(all, a.state, claim)
+			}
+		}
+	})
+	return all, err
+}
+
+// addUser adds the Service of a claim to the users of its value. The claims of a Service come together.
+func addUser(all map[rangekeeper.Value][]string, state *clusterstate.State, claim rangekeeper.Claim) {
+	of := state.Services.At(claim.Service)
+	name := of.Namespace + "/" + of.Name
+	if users := all[claim.Value]; len(users) == 0 || users[len(users)-1] != name {
+		all[claim.Value] = append(users, name)
+	}
+}
 
 // claimed returns the values that Services claim and for which is returns true, each as often as it is claimed.
 func (a *Audit) claimed(is func(rangekeeper.Value) bool) (values []rangekeeper.Value, err error) {
-	claims, err := a.claims()
-	for _, claim := range claims {
-		if is(claim.Value) {
-			values = append(values, claim.Value)
+	err = a.state.Services.Claims(func(some []rangekeeper.Claim) {
+		for _, claim := range some {
+			if is(claim.Value) {
+				values = append(values, claim.Value)
+			}
 		}
-	}
+	})
 	return values, err
 }
 

@@ -2,6 +2,7 @@ package clusterstate
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"iter"
 	"slices"
@@ -19,7 +20,7 @@ type changes struct {
 	record         []byte
 }
 
-// entry is where a change lies: a key, an outcome, and what there is to it.
+// entry is where a change lies: the key without its prefix, an outcome, and what there is to it.
 type entry struct {
 	chunk, at, key, content uint32
 }
@@ -49,8 +50,8 @@ const (
 	unsettled = 64 << 20
 )
 
-// add adds a change, which record makes a record of.
-func (c *changes) add(r *snapshotfile.Revision, record func(dst []byte) ([]byte, error)) {
+// add adds a change of the key with this name after the prefix, which record makes a record of.
+func (c *changes) add(name []byte, r *snapshotfile.Revision, record func(dst []byte) ([]byte, error)) {
 	outcome, content, err := isRecord, c.record[:0], error(nil)
 	encrypted := (*EncryptedError)(nil)
 	switch {
@@ -66,7 +67,7 @@ func (c *changes) add(r *snapshotfile.Revision, record func(dst []byte) ([]byte,
 		}
 	}
 	c.record = content
-	c.put(r.Key, outcome, content)
+	c.put(name, outcome, content)
 	if c.bytes > 2*c.settled+unsettled {
 		c.settle()
 	}
@@ -88,7 +89,9 @@ func (c *changes) keyOf(e entry) []byte { return c.chunks[e.chunk][e.at:][:e.key
 
 // settle sorts the changes by key and drops those that others have replaced.
 func (c *changes) settle() {
-	slices.SortStableFunc(c.entries, func(a, b entry) int { return bytes.Compare(c.keyOf(a), c.keyOf(b)) })
+	slices.SortFunc(c.entries, func(a, b entry) int { // later changes lie behind earlier ones
+		return cmp.Or(bytes.Compare(c.keyOf(a), c.keyOf(b)), cmp.Compare(a.chunk, b.chunk), cmp.Compare(a.at, b.at))
+	})
 	newest := c.entries[:0]
 	for i, e := range c.entries {
 		if i+1 == len(c.entries) || !bytes.Equal(c.keyOf(e), c.keyOf(c.entries[i+1])) {
@@ -107,7 +110,7 @@ func (c *changes) settle() {
 	*c = kept
 }
 
-// newest returns the newest changes by key, without deletions.
+// newest returns the newest changes by key, without its prefix, and no deletions.
 func (c *changes) newest() iter.Seq2[[]byte, change] {
 	c.settle()
 	return func(yield func([]byte, change) bool) {

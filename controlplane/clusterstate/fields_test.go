@@ -350,7 +350,7 @@ func TestChanges(t *testing.T) {
 	for i := range 5000 {
 		key := strconv.Itoa(random.IntN(300))
 		one := &snapshotfile.Revision{Key: []byte(key), Value: append([]byte(strconv.Itoa(i)), content...), IsDeletion: random.IntN(4) == 0}
-		all.add(one, func(dst []byte) ([]byte, error) { return append(dst, one.Value...), nil })
+		all.add(one.Key, one, func(dst []byte) ([]byte, error) { return append(dst, one.Value...), nil })
 		if want[key] = string(one.Value); one.IsDeletion {
 			delete(want, key)
 		}

@@ -52,14 +52,14 @@ type history struct {
 func (h *history) see(r *snapshotfile.Revision) error {
 	p := &h.prefixes
 	if name, ok := bytes.CutPrefix(r.Key, []byte(p.services)); ok {
-		h.services.add(r, func(dst []byte) ([]byte, error) {
+		h.services.add(name, r, func(dst []byte) ([]byte, error) {
 			return h.records.service(dst, string(name), r.Value, r.CreateRevision)
 		})
 		if !p.isServerService(r.Key) {
 			return nil
 		}
 	} else if name, ok := bytes.CutPrefix(r.Key, []byte(p.ipAddresses)); ok {
-		h.addresses.add(r, func(dst []byte) ([]byte, error) {
+		h.addresses.add(name, r, func(dst []byte) ([]byte, error) {
 			return h.records.ipAddress(dst, string(name), r.Value, r.ModRevision)
 		})
 		return nil
@@ -88,23 +88,25 @@ func (h *history) see(r *snapshotfile.Revision) error {
 func (h *history) state() (*State, error) {
 	s := h.prefixes.state()
 	failed := map[string]error{} // by key
-	list := func(all *changes, k kind, add func(record []byte)) {
-		for key, c := range all.newest() {
-			switch c.outcome {
-			case isRecord:
+	list := func(all *changes, prefix string, k kind, add func(record []byte)) {
+		for name, c := range all.newest() {
+			if c.outcome == isRecord {
 				add(c.content)
+				continue
+			}
+			switch key := prefix + string(name); c.outcome {
 			case isUnreadable:
-				s.addUnreadable(k, string(key), errors.New(string(c.content)))
+				s.addUnreadable(k, key, errors.New(string(c.content)))
 			case isEncrypted:
-				failed[string(key)] = fmt.Errorf("key %s: %w", key, &EncryptedError{string(c.content)})
+				failed[key] = fmt.Errorf("key %s: %w", key, &EncryptedError{string(c.content)})
 			case isDamaged:
-				h.damaged[string(key)] = errors.New(string(c.content))
+				h.damaged[key] = errors.New(string(c.content))
 			}
 		}
 		*all = changes{}
 	}
-	list(&h.addresses, ipAddressKind, s.IPAddresses.Add)
-	list(&h.services, serviceKind, s.Services.Add)
+	list(&h.addresses, h.prefixes.ipAddresses, ipAddressKind, s.IPAddresses.Add)
+	list(&h.services, h.prefixes.services, serviceKind, s.Services.Add)
 	for _, key := range slices.Sorted(maps.Keys(h.others)) {
 		if kv := h.others[key]; h.prefixes.isServerService(kv.Key) {
 			s.addServerService(&h.prefixes, kv)

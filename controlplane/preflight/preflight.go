@@ -74,7 +74,7 @@ func New(state *clusterstate.State, a *audit.Audit, o Options) (*Report, error) 
 	if err != nil {
 		return nil, err
 	}
-	if p.claims, err = a.Claims(); err != nil {
+	if p.claims, err = state.Claims(); err != nil {
 		return nil, err
 	}
 	if p.ranges, err = a.JudgeClusterIPRanges(p.ClusterIPRanges, p.defaultCIDRs(), p.bitmaps()); err != nil {

@@ -57,6 +57,13 @@ func (l *List) Claims(see func(some []rangekeeper.Claim)) error {
 	return claims(l.Len(), l.fill, see)
 }
 
+// ClaimsOf returns what one Service claims.
+func (l *List) ClaimsOf(i int) ([]rangekeeper.Claim, error) {
+	var batch rangekeeper.Services
+	l.fill(&batch, i, i+1)
+	return batch.Claims()
+}
+
 func (l *List) fill(batch *rangekeeper.Services, from, to int) {
 	for _, s := range l.between(from, to) {
 		s.add(batch)

@@ -292,10 +292,14 @@ func (r *failing) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// hashedAtOnce is how much of a file is hashed at once.
+const hashedAtOnce = 256 << 10
+
 // checkHash compares the sha256 of the database with the one that follows it.
 func (f *File) checkHash(ctx context.Context, src *os.File) error {
 	h := sha256.New()
-	if _, err := io.Copy(h, meteredReader{ctx, io.NewSectionReader(src, 0, f.size), f.progress}); err != nil {
+	in := meteredReader{ctx, io.NewSectionReader(src, 0, f.size), f.progress}
+	if _, err := io.CopyBuffer(h, in, make([]byte, hashedAtOnce)); err != nil {
 		return f.errorf("check the hash: %w", err)
 	}
 	want := make([]byte, sha256.Size)
