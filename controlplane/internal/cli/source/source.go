@@ -102,6 +102,7 @@ func (s *Source) checkMode(state *clusterstate.State) error {
 
 func (s *Source) readState(ctx context.Context, at int64) (*clusterstate.State, error) {
 	o := clusterstate.Options{Prefix: s.prefix, SkipHashCheck: s.skipHashCheck, Upgrade: s.ForUpgrade, Bootstrap: s.ForServers, Revision: at}
+	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	if !s.Online() {
 		o.Progress = s.progress.start("reading " + s.File())
 		defer s.progress.end()
@@ -114,31 +115,31 @@ func (s *Source) readState(ctx context.Context, at int64) (*clusterstate.State, 
 		state, err := s.readAPI(ctx)
 		return state, s.Explain(err)
 	}
+	o.Progress = s.progress.start("reading etcd")
+	defer s.progress.end()
 	client, err := s.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	o.Progress = s.progress.start("reading etcd")
-	defer s.progress.end()
 	return clusterstate.ReadEtcd(ctx, client, o)
 }
 
-// apiGCPercent bounds the memory: annotations, of which the answers of a server can consist for the most part, are not
-// kept.
-const apiGCPercent = 25
+// gcPercent bounds the memory of a read and of an audit: little of what is read is kept, and that is flat, so that the
+// collector has nearly no work.
+const gcPercent = 60
 
 func (s *Source) readAPI(ctx context.Context) (*clusterstate.State, error) {
 	config, err := s.kube.config()
 	if err != nil {
 		return nil, err
 	}
+	report := s.progress.start("reading " + config.Host)
 	defer s.progress.end()
-	defer debug.SetGCPercent(debug.SetGCPercent(apiGCPercent))
 	s.server = config.Host
 	state, err := clusterstate.ReadAPI(ctx, config, clusterstate.APIOptions{
 		Unseen:  clusterstate.Unseen{ClusterIPRanges: s.ClusterIPRanges(), NodePortRange: s.nodePortRange},
 		Upgrade: s.ForUpgrade, Bootstrap: s.ForServers,
-		Progress: s.progress.start("reading " + config.Host),
+		Progress: report,
 	})
 	if err == nil && !s.ForUpgrade {
 		err = s.checkClusterIPRange(state)
@@ -225,6 +226,9 @@ func (s *Source) AuditOf(state *clusterstate.State, err error) (*audit.Audit, er
 
 // AuditWith audits a state with options of its own.
 func (s *Source) AuditWith(state *clusterstate.State, o audit.Options) (*audit.Audit, error) {
+	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
+	s.progress.start("auditing")
+	defer s.progress.end()
 	a, err := audit.New(state, o)
 	return a, s.Explain(err)
 }

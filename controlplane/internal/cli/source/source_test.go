@@ -1,6 +1,8 @@
 package source
 
 import (
+	"bufio"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -52,14 +54,30 @@ func TestProgress(t *testing.T) {
 	if p.end(); b.Len() > 0 {
 		t.Errorf("said at once: %q", b.String())
 	}
-	p.last = time.Now().Add(-2 * quietInLog)
-	report(1, 0)
+	report = p.start("reading")
+	p.tell() // nothing was reported yet, as by a server that does not answer
 	report(1, 4)
+	p.tell()
 	report(2, 4)
 	p.end()
-	if want := "rangekeeper: reading: 25%\nrangekeeper: reading: done\n"; b.String() != want {
+	p.end()
+	if want := "rangekeeper: reading\nrangekeeper: reading: 25%\nrangekeeper: reading: done\n"; b.String() != want {
 		t.Errorf("got %q", b.String())
 	}
+}
+
+// TestProgressOfSilentWork speaks while the work reports nothing.
+func TestProgressOfSilentWork(t *testing.T) {
+	r, w := io.Pipe()
+	p := newProgress(w)
+	p.quiet = time.Millisecond
+	p.start("auditing")
+	line, err := bufio.NewReader(r).ReadString('\n')
+	if err != nil || line != "rangekeeper: auditing\n" {
+		t.Errorf("%q, %v", line, err)
+	}
+	r.Close() // what follows is not read
+	p.end()
 }
 
 // TestStepsOfAnotherPrefix: the repaired snapshot is checked below the prefix of the one that was read.
