@@ -111,7 +111,7 @@ func (m *measurement) measure(services int, large bool) (r results, err error) {
 	from := "--etcd-snapshot=" + snapshot
 	for _, w := range []work{
 		{Name: "audit", args: []string{"audit", "-o=json", from}, cpu: 0.45, memory: 0.3},
-		{Name: "explain", args: []string{"explain", address(services / 2), "-o=json", from}, cpu: 0.15},
+		{Name: "explain", args: []string{"explain", address(services / 2), "-o=json", from}, cpu: 0.4},
 		{Name: "repair", args: []string{"repair", "-o=json", from, "--force", "--to-file=" + filepath.Join(m.dir, "repaired.db")}, memory: 0.35},
 		{Name: "audit, API", args: []string{"audit", "-o=json", "--kubeconfig=" + kubeconfig}, memory: 0.5},
 	} {
