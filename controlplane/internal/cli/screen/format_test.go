@@ -2,6 +2,7 @@ package screen
 
 import (
 	"bytes"
+	"os"
 	"testing"
 )
 
@@ -20,5 +21,12 @@ func TestWriteOneOf(t *testing.T) {
 		if b.String() != want {
 			t.Errorf("%s: %q, want %q", format, b.String(), want)
 		}
+	}
+}
+
+// TestTerminalOfMessages looks for the terminal behind the messages that are written to it.
+func TestTerminalOfMessages(t *testing.T) {
+	if file, _ := Terminal(Messages{Writer: os.Stderr, Program: "kubectl rangekeeper"}); file != os.Stderr {
+		t.Errorf("%v", file)
 	}
 }

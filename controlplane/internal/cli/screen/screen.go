@@ -48,6 +48,9 @@ func New(w io.Writer, all bool) *Screen {
 
 // Terminal returns the terminal that is written to, if it is one.
 func Terminal(w io.Writer) (*os.File, bool) {
+	if messages, ok := w.(Messages); ok {
+		w = messages.Writer
+	}
 	file, ok := w.(*os.File)
 	return file, ok && term.IsTerminal(int(file.Fd()))
 }
