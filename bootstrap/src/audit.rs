@@ -504,11 +504,11 @@ fn judge_objects(objects: &KubernetesObjects, leases: Option<&Leases<'_>>, obser
             verdict.about(Reason::LeaseWithoutEndpoint, address, key(Kind::Endpoints), message);
         }
     }
-    // An administrator keeps Endpoints that the mirroring controller may write slices of, if no server does
+    // An administrator keeps Endpoints of which the mirroring controller writes slices, if no server does
     // (`--endpoint-reconciler-type=none`).
     let is_mirrored = keepers.is_none() && objects.endpoints.as_ref().is_some_and(|endpoints| !skips_mirror(endpoints));
     let own = objects.slices.iter().find(|slice| slice.metadata.name.as_deref() == Some(NAME));
-    if let Some(endpoints) = objects.endpoints.as_ref().filter(|_| !is_mirrored) {
+    if let Some(endpoints) = &objects.endpoints {
         // Others than servers keep Endpoints and slices in any form that the API allows.
         let has_form = if keepers.is_some() { has_right_form(endpoints) } else { has_valid_ports(endpoints) };
         let is_same = match keepers {
@@ -523,8 +523,16 @@ fn judge_objects(objects: &KubernetesObjects, leases: Option<&Leases<'_>>, obser
             let message = format!("the Endpoints of the Service kubernetes have {form}");
             verdict.about(Reason::EndpointsNotValid, NAME, key(Kind::Endpoints), message);
         } else if !is_same {
-            let what = if own.is_some() { "does not match its Endpoints" } else { "does not exist" };
-            let message = format!("the EndpointSlice of the Service kubernetes {what}; proxies read the slice");
+            let message = match keepers {
+                Some(_) if own.is_some() => {
+                    "the EndpointSlice of the Service kubernetes does not match its Endpoints; proxies read the slice"
+                }
+                Some(_) => "the EndpointSlice of the Service kubernetes does not exist; proxies read the slice",
+                None => {
+                    "the EndpointSlices of the Service kubernetes do not have the addresses and ports of its Endpoints; proxies read the slices"
+                }
+            };
+            let message = message.to_owned();
             verdict.about(Reason::EndpointSliceDiffers, NAME, key(Kind::EndpointSlice), message);
         }
     }

@@ -28,6 +28,12 @@ func (a *Audit) addLost(core *rangekeeper.Audit, byObjects bool) error {
 	}
 	if byObjects {
 		a.lacksClusterIPs = len(a.serviceCIDRs()) == 0
+		a.addLostServiceCIDRs()
+		for _, name := range []string{clusterstate.ServiceIPs, clusterstate.SecondaryServiceIPs} {
+			if a.damaged[name] != nil && a.state.UpgradedAt == 0 {
+				a.unknown(name, []Severity{Wasted}, onlyInBitmap, "the bitmap cannot be read")
+			}
+		}
 		return nil
 	}
 	for _, name := range []string{clusterstate.ServiceIPs, clusterstate.SecondaryServiceIPs} {
@@ -44,6 +50,22 @@ func (a *Audit) addLost(core *rangekeeper.Audit, byObjects bool) error {
 		return core.WithoutClusterIPRanges()
 	}
 	return nil
+}
+
+// addLostServiceCIDRs adds what is unknown without the addresses of a ServiceCIDR.
+func (a *Audit) addLostServiceCIDRs() {
+	why := ""
+	for _, u := range a.state.Unreadable {
+		if u.Kind == KindServiceCIDR {
+			why = u.Key + " cannot be read"
+		}
+	}
+	if why == "" && a.lacksClusterIPs {
+		why = "no ServiceCIDR is stored"
+	}
+	if why != "" {
+		a.unknown(clusterstate.DefaultServiceCIDR, append([]Severity{BreaksTraffic}, unrecordedAndLeaked...), "ClusterIPs whose ServiceCIDR is not known", "%s", why)
+	}
 }
 
 // lostText returns the range of a stored object whose bitmap does not fit it; empty if the range cannot be read either,
@@ -68,6 +90,9 @@ func (a *Audit) lostText(name string) string {
 	return text
 }
 
+// ofLostRange is what is unknown of a range until its object is written again.
+const ofLostRange = "unrecorded and leaked values"
+
 // addLostRange adds a lost range whose text is known, and reports whether it is one that the cluster can have.
 func (a *Audit) addLostRange(core *rangekeeper.Audit, name, text string) bool {
 	r, err := clusterstate.ParseRange(name)(text)
@@ -78,7 +103,7 @@ func (a *Audit) addLostRange(core *rangekeeper.Audit, name, text string) bool {
 		return false
 	}
 	a.ranges = append(a.ranges, auditedRange{name: name, text: r.String(), stored: a.state.Ranges[name], lost: true})
-	a.unknown(name, unrecordedAndLeaked, "unrecorded and leaked values", "the bitmap that records them is missing or cannot be read")
+	a.unknown(name, unrecordedAndLeaked, ofLostRange, "the bitmap that records them is missing or cannot be read")
 	return true
 }
 

@@ -182,6 +182,10 @@ func (p *Plan) Leaves() bool {
 // SetApplied records that the plan was carried out. From then on the summary counts what is left.
 func (p *Plan) SetApplied() {
 	p.Applied = true
+	isWritten := func(u Unknown) bool {
+		return u.What == ofLostRange && slices.ContainsFunc(p.Ranges, func(r RangePlan) bool { return r.Name == u.Range && r.Action == ActionWrite })
+	}
+	p.Unknown = slices.DeleteFunc(slices.Clone(p.Unknown), isWritten)
 	p.summarize()
 }
 

@@ -16,6 +16,9 @@ const DefaultNodePortRange = "30000-32767"
 // allPorts is the range in which a node port lies whatever kube-apiserver's flag says.
 const allPorts = "1-65535"
 
+// onlyInBitmap is what is unknown of a bitmap beside IPAddress objects that the source does not show.
+const onlyInBitmap = "addresses that only a bitmap records (BitmapDisagrees)"
+
 // The severities of what a source does not show.
 var (
 	unrecordedAndLeaked = []Severity{DuplicateRisk, Exhausted, Wasted}
@@ -48,7 +51,7 @@ func (a *Audit) addUnseen(core *rangekeeper.Audit, byObjects bool) error {
 			return err
 		}
 	} else if !a.state.Unseen.NoBitmaps {
-		a.unknown(clusterstate.DefaultServiceCIDR, []Severity{Wasted}, "addresses that only a bitmap records (BitmapDisagrees)",
+		a.unknown(clusterstate.DefaultServiceCIDR, []Severity{Wasted}, onlyInBitmap,
 			"an API server of Kubernetes 1.33 or before refuses them, as it writes bitmaps beside the objects, and the Kubernetes API does not serve these")
 	}
 	if a.state.Unseen.Probed {

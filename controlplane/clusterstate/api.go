@@ -286,7 +286,11 @@ func getSystem(ctx context.Context, client rest.Interface) (types.UID, error) {
 func getJSON(ctx context.Context, request *rest.Request, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, apiPageTimeout)
 	defer cancel()
-	text, err := request.SetHeader("Accept", "application/json").DoRaw(ctx)
+	result := request.SetHeader("Accept", "application/json").Do(ctx)
+	if err := result.Error(); err != nil { // unlike Raw's, it has the server's message
+		return err
+	}
+	text, err := result.Raw()
 	if err != nil {
 		return err
 	}

@@ -2,11 +2,13 @@ package clusterstate
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -198,7 +200,20 @@ func decodeStored[T any, P object[T]](o P, name string, kv *mvccpb.KeyValue, k k
 		return err
 	}
 	o.SetResourceVersion(fmt.Sprint(kv.ModRevision))
+	o.SetManagedFields(soundFields(o.GetManagedFields()))
 	return nil
+}
+
+// soundFields returns managed fields, or none if some are no JSON, which a server reads, and nobody can write.
+func soundFields(all []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
+	isDamaged := func(one metav1.ManagedFieldsEntry) bool {
+		fields := one.FieldsV1
+		return fields != nil && !(utf8.Valid(fields.Raw) && json.Valid(fields.Raw))
+	}
+	if slices.ContainsFunc(all, isDamaged) {
+		return nil
+	}
+	return all
 }
 
 // refused notes that the etcd user may not read what begins with a prefix, and reports whether an audit of the ranges

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
@@ -33,6 +35,11 @@ func TestBootstrap(t *testing.T) {
 	}
 	put("/registry/services/endpoints/default/kubernetes", `{"apiVersion":"v1","kind":"Endpoints","metadata":{"namespace":"default","name":"kubernetes"}}`)
 	put("/registry/services/endpoints/default/kubernetes-2", "another one")
+	damaged := discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: "damaged", Labels: map[string]string{"kubernetes.io/service-name": "kubernetes"},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "one", FieldsV1: &metav1.FieldsV1{Raw: []byte("{")}}},
+	}}
+	put("/registry/endpointslices/default/damaged", string(must(clusterstate.EncodeEndpointSlice(&damaged))))
 	slice := func(name, service string) string {
 		return `{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","addressType":"IPv4","metadata":{"namespace":"default","name":"` + name +
 			`","labels":{"kubernetes.io/service-name":"` + service + `"}}}`
@@ -70,7 +77,7 @@ func TestBootstrap(t *testing.T) {
 		if b.Endpoints == nil || b.Endpoints.Name != "kubernetes" || b.Endpoints.ResourceVersion == "" || b.ObjectsUnseen != "" {
 			t.Errorf("%+v", b.Endpoints)
 		}
-		if len(b.Slices) != 1 || b.Slices[0].Name != "kubernetes" {
+		if len(b.Slices) != 2 || b.Slices[0].Name != "damaged" || len(b.Slices[0].ManagedFields) > 0 || b.Slices[1].Name != "kubernetes" {
 			t.Errorf("%+v", b.Slices)
 		}
 	}
@@ -83,13 +90,13 @@ func TestBootstrap(t *testing.T) {
 		t.Error("both were written")
 	}
 	put("/registry/endpointslices/default/kubernetes", slice("kubernetes", ""))
-	if now := read()[0]; len(now.Slices) != 1 || now.ObjectsUnseen != "" {
+	if now := read()[0]; len(now.Slices) != 2 || now.ObjectsUnseen != "" {
 		t.Errorf("without its label the slice is missing: %+v", now)
 	}
 	// The endpoints are compared without one that may be of another Service.
 	put("/registry/endpointslices/default/web-1", "damaged")
 	for _, b := range read() {
-		if b.ObjectsUnseen != "" || !strings.HasPrefix(b.SlicesUnseen, "key /registry/endpointslices/default/web-1: ") || len(b.Slices) != 1 {
+		if b.ObjectsUnseen != "" || !strings.HasPrefix(b.SlicesUnseen, "key /registry/endpointslices/default/web-1: ") || len(b.Slices) != 2 {
 			t.Errorf("%+v", b)
 		}
 	}

@@ -128,7 +128,8 @@ func (o *oneCluster) ask() (id uint64, err error) {
 }
 
 // checkSameMember returns an error if two endpoints have the id of one member of etcd and are not two ways to it. Etcds
-// that were restored from one snapshot one by one have the same ids. Their raft logs go apart with the first proposal.
+// that were restored from one snapshot one by one have the same ids. Their raft logs go apart with the first proposal,
+// such as that of a lease.
 func (o *oneCluster) checkSameMember(ctx context.Context, one, other string) error {
 	var answers []*clientv3.StatusResponse
 	for _, endpoint := range []string{one, other, one} {
@@ -142,18 +143,38 @@ func (o *oneCluster) checkSameMember(ctx context.Context, one, other string) err
 	if before.Header.MemberId != between.Header.MemberId || after.Header.MemberId != between.Header.MemberId || between.Header.MemberId == 0 {
 		return nil // one of them is a proxy or a load balancer
 	}
-	for _, of := range []func(*clientv3.StatusResponse) uint64{
-		func(s *clientv3.StatusResponse) uint64 { return s.RaftTerm },
-		func(s *clientv3.StatusResponse) uint64 { return s.RaftAppliedIndex },
-		func(s *clientv3.StatusResponse) uint64 { return uint64(s.Header.Revision) },
-	} {
-		if of(between) < of(before) || of(between) > of(after) {
-			return &otherClusterError{fmt.Sprintf(
-				"%s and %s both have the id %x of a member of etcd and are two etcds, as after a restore of each one from the same snapshot; name one of them",
-				one, other, between.Header.MemberId), codes.InvalidArgument}
-		}
+	isApart := func(of func(*clientv3.StatusResponse) uint64) bool {
+		return of(between) < of(before) || of(between) > of(after)
+	}
+	if isApart(func(s *clientv3.StatusResponse) uint64 { return s.RaftTerm }) ||
+		isApart(func(s *clientv3.StatusResponse) uint64 { return s.RaftAppliedIndex }) ||
+		isApart(func(s *clientv3.StatusResponse) uint64 { return uint64(s.Header.Revision) }) || o.lacksLease(ctx, one, other) {
+		return &otherClusterError{fmt.Sprintf(
+			"%s and %s both have the id %x of a member of etcd and are two etcds, as after a restore of each one from the same snapshot; name one of them",
+			one, other, between.Header.MemberId), codes.InvalidArgument}
 	}
 	return nil
+}
+
+// lacksLease reports whether the other endpoint has no lease that the first one has granted. It ends by itself.
+func (o *oneCluster) lacksLease(ctx context.Context, one, other string) bool {
+	ctx = context.WithValue(ctx, anyClusterKey{}, true)
+	first, err := o.client.Dial(one)
+	if err != nil {
+		return false
+	}
+	defer first.Close()
+	second, err := o.client.Dial(other)
+	if err != nil {
+		return false
+	}
+	defer second.Close()
+	granted, err := etcdserverpb.NewLeaseClient(first).LeaseGrant(ctx, &etcdserverpb.LeaseGrantRequest{TTL: 1})
+	if err != nil {
+		return false // as without space
+	}
+	answer, err := etcdserverpb.NewLeaseClient(second).LeaseTimeToLive(ctx, &etcdserverpb.LeaseTimeToLiveRequest{ID: granted.ID})
+	return err == nil && answer.GrantedTTL == 0
 }
 
 // options has each answer checked.

@@ -64,6 +64,7 @@ func decodeNamed[T any, P object[T]](o P, name string, value []byte, k kind) err
 // addServerService keeps the Service kubernetes, of which the endpoints are judged, if the key is its.
 func (s *State) addServerService(p *prefixes, kv *mvccpb.KeyValue) {
 	if o := new(corev1.Service); p.isServerService(kv.Key) && decodeNamed(o, serverService, kv.Value, serviceKind) == nil {
+		o.SetManagedFields(nil) // they may be damaged
 		s.Bootstrap.Service = o
 	}
 }

@@ -421,7 +421,7 @@ func (c *Controller) repair(ctx context.Context, of repaircontroller.Controller)
 			return err
 		}
 		if repairer.keep(explained) {
-			c.config.Log.WarnContext(ctx, "no repair is possible, and the API server makes its own", "controller", of.Name, "error", explained)
+			c.config.Log.WarnContext(ctx, "no repair is possible over kine; a stock kube-apiserver makes its own", "controller", of.Name, "error", explained)
 		}
 		return nil // leases, endpoints and namespaces need no such transaction
 	}

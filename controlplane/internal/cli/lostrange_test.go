@@ -73,6 +73,12 @@ func TestLostRanges(t *testing.T) {
 					t.Errorf("%s is not found any more", one)
 				}
 			}
+			if by := r.Summary.BySeverity; len(c.want) > 0 && (!by.Wasted.IsAtLeast || !by.DuplicateRisk.IsAtLeast && c.cluster != etcdtest.DualWrite) {
+				t.Errorf("what the range hides is counted: %+v, %q", by, r.Unknown)
+			}
+			if code, stdout, _ := run(t, "audit", "-n", "kube-public", "--strict", "--etcd-snapshot", file); len(c.want) > 0 && c.cluster != etcdtest.DualWrite && code != exitUnseen {
+				t.Errorf("a namespace: exit code %d, %s", code, stdout)
+			}
 			if len(c.want) > 0 {
 				shown := r.Findings[slices.IndexFunc(r.Findings, func(f audit.Finding) bool { return f.IsLost() })]
 				if shown.Severity != audit.BreaksTraffic || strings.HasPrefix(c.want[0], "RangeNotReadable") != strings.HasPrefix(shown.Message, "key /registry/ranges/") {
@@ -100,6 +106,9 @@ func TestLostRanges(t *testing.T) {
 			}
 			output := filepath.Join(t.TempDir(), "repaired.db")
 			plan := runJSON[audit.Plan](t, exitFound, "repair", "--to-file", output, "--etcd-snapshot", file)
+			if isUnknown := slices.ContainsFunc(plan.Unknown, func(u audit.Unknown) bool { return u.What == "unrecorded and leaked values" }); isUnknown && c.rebuilt == audit.ActionWrite {
+				t.Errorf("unknown after the repair: %q", plan.Unknown)
+			}
 			action := ""
 			for _, r := range plan.Ranges {
 				action += r.Action

@@ -14,7 +14,11 @@ import (
 // objects the source does not show.
 func (s *Screen) Servers(servers []audit.Server, findings []audit.Finding, unknown []audit.Unknown, program string) {
 	s.Blank()
-	s.text(0, bold, fmt.Sprintf("API servers: %d", len(servers)))
+	title := fmt.Sprintf("API servers: %d", len(servers))
+	if len(servers) == 0 && len(unknown) > 0 {
+		title = "API servers: not shown"
+	}
+	s.text(0, bold, title)
 	var rows [][]string
 	for _, server := range servers {
 		names := server.Slices

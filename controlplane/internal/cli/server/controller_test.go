@@ -636,7 +636,7 @@ func TestControllerOverKine(t *testing.T) {
 		}
 		return apiservertest.CheckEndpoints(t.Context(), api, "192.0.2.11")
 	})
-	refusals := c.said("level=WARN", "no repair is possible", "nodeport", "unsupported operations in txn request", "the store is kine")
+	refusals := c.said("level=WARN", "no repair is possible over kine", "portallocator", "unsupported operations in txn request", "the store is kine")
 	if len(refusals) != 1 {
 		t.Errorf("refusals in the log: %q", refusals)
 	}
