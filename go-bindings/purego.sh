@@ -48,9 +48,10 @@ mapfile -t bootstrap < <(printf '%s\n' "${functions[@]}" | grep '^rk_bootstrap_'
 mapfile -t ledger < <(printf '%s\n' "${functions[@]}" | grep '^rk_\(shared_\)\?ledger_')
 mapfile -t core < <(printf '%s\n' "${functions[@]}" | grep -v '^rk_bootstrap_\|^rk_\(shared_\)\?ledger_')
 # There may be an instance for each object of the core, and for each ledger. Their deepest calls take 7 KiB of stack
-# (TestStack).
-translate core 16384 "${core[@]}" "${exchange[@]}"
-translate ledger 16384 "${ledger[@]}"
+# (TestStack). With more of it there would be no room for a first object beside the data in the 64 KiB that an instance
+# begins with.
+translate core 15360 "${core[@]}" "${exchange[@]}"
+translate ledger 15360 "${ledger[@]}"
 translate bootstrap 1048576 "${bootstrap[@]}"
 # Functions of wasm2go are part of what it writes.
 licence="$("${GO:-go}" list -m -f '{{.Dir}}' "github.com/ncruces/wasm2go@$wasm2go")/LICENSE"

@@ -49,9 +49,10 @@ import (
 //
 // If etcd is restored from a backup, end all its API servers before, and start them after, as Kubernetes wants it too.
 // Then a program that goes on replaces nothing that it has not read, as the numbers tell a lost history from the one
-// that is stored. What was allocated after the backup is free again. An API server that goes on compares a write with
-// its watch cache, which still has the lost history: it may carry out a write that replaces others, and refuse good
-// ones.
+// that is stored. What was allocated after the backup is free again. What the program has read of other objects is of
+// the lost history all the same: end it, too, if it writes values into them, or releases values by what they say. An
+// API server that goes on compares a write with its watch cache, which still has the lost history: it may carry out a
+// write that replaces others, and refuse good ones.
 type Object struct {
 	// Client is the client of the resource, in a namespace if the resource is namespaced. Its limit of requests must
 	// allow two for each change: client-go's default is 5 in a second (rest.Config.QPS).
