@@ -253,7 +253,7 @@ static void range_allocations(void) {
   rk_error error;
   CHECK_NULL(rk_range_allocation_new(RK_FORM_JSON, NULL));
   CHECK_INVALID(rk_range_allocation_new(0, &o));
-  CHECK_INVALID(rk_range_allocation_new(3, &o));
+  CHECK_INVALID(rk_range_allocation_new(4, &o));
   CHECK_NULL(rk_range_allocation_decode(NULL, 1, &o, &error));
   CHECK_NULL(rk_range_allocation_decode(data, 1, NULL, &error));
   CHECK_INVALID(rk_range_allocation_decode(data, SIZE_MAX, &o, &error));
