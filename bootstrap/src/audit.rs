@@ -529,7 +529,8 @@ fn judge_objects(objects: &KubernetesObjects, leases: Option<&Leases<'_>>, obser
                 }
                 Some(_) => "the EndpointSlice of the Service kubernetes does not exist; proxies read the slice",
                 None => {
-                    "the EndpointSlices of the Service kubernetes do not have the addresses and ports of its Endpoints; proxies read the slices"
+                    "the EndpointSlices of the Service kubernetes do not have the addresses and ports of its Endpoints; \
+                     proxies read the slices"
                 }
             };
             let message = message.to_owned();

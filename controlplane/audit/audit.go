@@ -310,7 +310,8 @@ func (a *Audit) check(core *rangekeeper.Audit, o Options) error {
 }
 
 // ServicesElsewhere says why nothing is known about what Services use.
-const ServicesElsewhere = "IPAddress objects refer to Services, and no Service is stored here: kube-apiserver keeps them in another etcd (--etcd-servers-overrides)"
+const ServicesElsewhere = "IPAddress objects refer to Services, and no Service is stored here: " +
+	"kube-apiserver keeps them in another etcd (--etcd-servers-overrides)"
 
 // LacksServices reports whether the Services are stored elsewhere.
 func (a *Audit) LacksServices() bool { return a.elsewhere != nil }

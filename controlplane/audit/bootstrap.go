@@ -120,7 +120,8 @@ func (a *Audit) judgeBootstrap(o Options) error {
 	}
 	a.report.Servers = serversOf(b)
 	if o.Judge == nil {
-		a.unknownServers(ofServers, "the plugin of kubectl is built without their audit, which is a part of the program rangekeeper", BreaksTraffic)
+		const why = "the plugin of kubectl is built without their audit, which is a part of the program rangekeeper"
+		a.unknownServers(ofServers, why, BreaksTraffic)
 		return nil
 	}
 	question, err := json.Marshal(map[string]bootstrapQuestion{"audit": a.bootstrapQuestion(o)})
@@ -262,7 +263,7 @@ func (a *Audit) primaryRange() string {
 
 // JudgeClusterIPRanges has the core judge which of these ranges of ClusterIPs is the wrong one, by what Services use.
 func (a *Audit) JudgeClusterIPRanges(flag, serviceCIDR, bitmap []string) (rangekeeper.RangesVerdict, error) {
-	addresses, err := a.claimed(isAddress)
+	addresses, err := claimed(a.state, isAddress)
 	if err != nil {
 		return rangekeeper.RangesVerdict{}, err
 	}
@@ -289,9 +290,11 @@ func (a *Audit) bootstrapUnseen(what string) {
 		a.unknownServers("endpoints of API servers that have ended", "only leases show them, and "+reason, BreaksTraffic)
 	case "liveServers":
 		// It hides nothing of a cluster whose servers keep the endpoints in another way, for ever.
-		a.unknownServers("which addresses in the endpoints of the Service kubernetes are those of servers that live", "no server holds a lease, as none runs, or --endpoint-reconciler-type of the servers is not lease")
+		a.unknownServers("which addresses in the endpoints of the Service kubernetes are those of servers that live",
+			"no server holds a lease, as none runs, or --endpoint-reconciler-type of the servers is not lease")
 	case "port":
-		a.unknownServers("on which port the API servers listen", "no two of the Service kubernetes, its Endpoints and its EndpointSlice have the same, so no repair writes Endpoints and slice")
+		a.unknownServers("on which port the API servers listen",
+			"no two of the Service kubernetes, its Endpoints and its EndpointSlice have the same, so no repair writes Endpoints and slice")
 	case "objects":
 		a.unknownServers("the endpoints of the Service kubernetes", a.objectsUnseen(), BreaksTraffic)
 	case "namespaces":

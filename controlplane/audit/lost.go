@@ -13,7 +13,7 @@ import (
 // unknown for that to the report. Bitmaps of ClusterIPs beside IPAddress objects are not needed.
 func (a *Audit) addLost(core *rangekeeper.Audit, byObjects bool) error {
 	claimsAny := func(is func(rangekeeper.Value) bool) bool {
-		values, err := a.claimed(is)
+		values, err := claimed(a.state, is)
 		return err == nil && len(values) > 0
 	}
 	isLost := func(name string) bool {
@@ -75,7 +75,7 @@ func (a *Audit) lostText(name string) string {
 	if err != nil || text == "" {
 		return ""
 	}
-	values, err := a.claimed(func(v rangekeeper.Value) bool {
+	values, err := claimed(a.state, func(v rangekeeper.Value) bool {
 		if name == clusterstate.ServiceNodePorts {
 			return v.IsPort()
 		}
@@ -90,9 +90,6 @@ func (a *Audit) lostText(name string) string {
 	return text
 }
 
-// ofLostRange is what is unknown of a range until its object is written again.
-const ofLostRange = "unrecorded and leaked values"
-
 // addLostRange adds a lost range whose text is known, and reports whether it is one that the cluster can have.
 func (a *Audit) addLostRange(core *rangekeeper.Audit, name, text string) bool {
 	r, err := clusterstate.ParseRange(name)(text)
@@ -103,7 +100,7 @@ func (a *Audit) addLostRange(core *rangekeeper.Audit, name, text string) bool {
 		return false
 	}
 	a.ranges = append(a.ranges, auditedRange{name: name, text: r.String(), stored: a.state.Ranges[name], lost: true})
-	a.unknown(name, unrecordedAndLeaked, ofLostRange, "the bitmap that records them is missing or cannot be read")
+	a.unknown(name, unrecordedAndLeaked, "unrecorded and leaked values", "the bitmap that records them is missing or cannot be read")
 	return true
 }
 

@@ -183,7 +183,7 @@ func (p *Plan) Leaves() bool {
 func (p *Plan) SetApplied() {
 	p.Applied = true
 	isWritten := func(u Unknown) bool {
-		return u.What == ofLostRange && slices.ContainsFunc(p.Ranges, func(r RangePlan) bool { return r.Name == u.Range && r.Action == ActionWrite })
+		return slices.ContainsFunc(p.Ranges, func(r RangePlan) bool { return r.Name == u.Range && r.Action == ActionWrite })
 	}
 	p.Unknown = slices.DeleteFunc(slices.Clone(p.Unknown), isWritten)
 	p.summarize()

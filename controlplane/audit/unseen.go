@@ -142,11 +142,9 @@ func countedPorts(state *clusterstate.State) (string, error) {
 		return "", nil
 	}
 	ports := slices.Clone(state.Unseen.RecordedNodePorts)
-	claims, err := state.Claims()
-	for _, claim := range claims {
-		if claim.Value.IsPort() {
-			ports = append(ports, claim.Value.Port())
-		}
+	used, err := claimed(state, rangekeeper.Value.IsPort)
+	for _, value := range used {
+		ports = append(ports, value.Port())
 	}
 	size := counts.Allocated + counts.Available
 	if err != nil || len(ports) == 0 || size > math.MaxUint16 {
@@ -194,14 +192,12 @@ func nodePortRange(state *clusterstate.State) (r rangekeeper.Range, doubt string
 }
 
 // outsideOf counts the node ports of Services that are not in the range.
-func outsideOf(r rangekeeper.Range, state *clusterstate.State) (outside int, err error) {
-	claims, err := state.Claims()
-	for _, claim := range claims {
-		if _, in := r.OffsetOf(claim.Value); claim.Value.IsPort() && !in {
-			outside++
-		}
-	}
-	return outside, err
+func outsideOf(r rangekeeper.Range, state *clusterstate.State) (int, error) {
+	outside, err := claimed(state, func(v rangekeeper.Value) bool {
+		_, in := r.OffsetOf(v)
+		return v.IsPort() && !in
+	})
+	return len(outside), err
 }
 
 // addMetrics adds what an API server's counts say about the bitmap of node ports, which is no more than a hint.

@@ -172,13 +172,28 @@ func serves(ctx context.Context, client rest.Interface, path string) bool {
 	return client.Get().AbsPath(path).SetHeader("Accept", "application/json").Do(ctx).Error() == nil
 }
 
+// ReadRelease returns the release of an API server, such as v1.37.2.
+func ReadRelease(ctx context.Context, config *rest.Config) (string, error) {
+	client, err := apiclient.Plain(rest.CopyConfig(config))
+	if err != nil {
+		return "", err
+	}
+	return readRelease(ctx, client)
+}
+
+func readRelease(ctx context.Context, client rest.Interface) (string, error) {
+	var about version.Info
+	err := getJSON(ctx, client.Get().AbsPath("/version"), &about)
+	if err == nil && about.GitVersion == "" {
+		err = errors.New("/version names no release")
+	}
+	return about.GitVersion, err
+}
+
 // readUpgrade reads what the user may see of it.
 func readUpgrade(r *apiReader, s *State) (*Upgrade, error) {
 	u := new(Upgrade)
-	var about version.Info
-	if getJSON(r.ctx, r.client.Get().AbsPath("/version"), &about) == nil {
-		u.Release = about.GitVersion
-	}
+	u.Release, _ = readRelease(r.ctx, r.client)
 	const path = "/apis/admissionregistration.k8s.io/v1/"
 	err := readList(r, path+"validatingwebhookconfigurations", func(l *admissionv1.ValidatingWebhookConfigurationList) (int, error) {
 		return appendChecked(s, &u.Validating, l.Items, validatingKind)

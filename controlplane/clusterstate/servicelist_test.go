@@ -184,7 +184,7 @@ func TestSameRevision(t *testing.T) {
 			}
 			cached := must(s.api.CoreV1().Services("default").List(t.Context(), metav1.ListOptions{ResourceVersion: "0"}))
 			if !slices.ContainsFunc(cached.Items, func(service corev1.Service) bool { return isLost(&service) }) {
-				continue // the server has listed anew, before etcd was as far again
+				continue // the server has listed again, before etcd was as far again
 			}
 			for _, at := range []int64{0, must(strconv.ParseInt(web.ResourceVersion, 10, 64))} {
 				services, _, err := list(t.Context(), at)

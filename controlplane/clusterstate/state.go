@@ -259,16 +259,15 @@ func (s *State) add(p prefixes, kv *mvccpb.KeyValue) error {
 	return nil
 }
 
-// decode appends the object in kv, whose key starts with prefix, to list, and reports whether it could be decoded.
-func decode[T any, P object[T]](s *State, list *[]T, prefix string, kv *mvccpb.KeyValue, k kind) bool {
+// decode appends the object in kv, whose key starts with prefix, to list.
+func decode[T any, P object[T]](s *State, list *[]T, prefix string, kv *mvccpb.KeyValue, k kind) {
 	key := string(kv.Key)
 	v := new(T)
 	if err := decodeNamed(P(v), key[len(prefix):], kv.Value, k); err != nil {
 		s.addUnreadable(k, key, err)
-		return false
+		return
 	}
 	*list = append(*list, *v)
-	return true
 }
 
 // checkKey refuses an object that names another key than its own: an API server finds it by its key and shows it by its

@@ -64,7 +64,7 @@ impl Texts {
     }
 }
 
-/// The places of keys in a list, by their hashes. Whoever asks compares the key at a place with its own.
+/// The places of keys in a list, by their hashes. Who asks compares the key at a place with its own.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     places: HashMap<u64, usize, BuildHasherDefault<IsHash>>,

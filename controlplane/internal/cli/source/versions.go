@@ -2,13 +2,8 @@ package source
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"net/http"
 
-	"k8s.io/apimachinery/pkg/version"
-	"k8s.io/client-go/rest"
-
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/ranges"
 )
 
@@ -50,26 +45,6 @@ func (s *Source) release(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	base, _, err := rest.DefaultServerUrlFor(config)
-	if err != nil {
-		return "", err
-	}
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return "", err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath("version").String(), nil)
-	if err != nil {
-		return "", err
-	}
-	answer, err := client.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer answer.Body.Close()
-	var about version.Info
-	if err := json.NewDecoder(answer.Body).Decode(&about); err != nil || about.GitVersion == "" {
-		return "", fmt.Errorf("/version: %s", answer.Status)
-	}
-	return "kube-apiserver " + about.GitVersion, nil
+	release, err := clusterstate.ReadRelease(ctx, config)
+	return "kube-apiserver " + release, err
 }
