@@ -40,6 +40,12 @@ func ReadClusterIPObjects(ctx context.Context, client *clientv3.Client, prefix s
 	return readEtcd(ctx, client, o, []string{p.serviceCIDRs, p.ipAddresses})
 }
 
+// ReadIdentity is as [ReadEtcd], and reads only what tells the cluster from others; prefix as of [RangeKey].
+func ReadIdentity(ctx context.Context, client *clientv3.Client, prefix string) (*State, error) {
+	o := Options{Prefix: prefix}
+	return readEtcd(ctx, client, o, []string{o.prefixes().system})
+}
+
 func readEtcd(ctx context.Context, client *clientv3.Client, o Options, keys []string) (*State, error) {
 	for n := 1; ; n++ {
 		s, err := readAtOneRevision(ctx, client, o, keys)

@@ -54,7 +54,7 @@ and never repairs those bitmaps: serviceips and secondaryserviceips are refused 
 			}
 			change.Pick, change.Set = 0, []rangekeeper.Value{value}
 		}
-		if err := s.Open(c.Context(), false); err != nil {
+		if err := open(c.Context(), s, false, c.OutOrStdout()); err != nil {
 			return err
 		}
 		signal.Ignore(syscall.SIGPIPE) // of a reader that is gone: it is an error of the print then

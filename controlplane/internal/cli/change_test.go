@@ -63,6 +63,34 @@ func TestChangeInUse(t *testing.T) {
 	}
 }
 
+// TestChangeNamesCluster runs the commands that write on a terminal, where the cluster comes first, and for programs,
+// which get values only.
+func TestChangeNamesCluster(t *testing.T) {
+	e, etcd := cluster(t)
+	const system = `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"kube-system","uid":"b1c7e5e0-6f8e-4a51-9d70-0f3a2f1c9d11"}}`
+	if _, err := e.Client().Put(t.Context(), "/registry/namespaces/kube-system", system); err != nil {
+		t.Fatal(err)
+	}
+	with := func(args ...string) []string { return append(args, etcd...) }
+	heading := "etcd " + e.Endpoints()[0] + " of cluster b1c7e5e0-6f8e-4a51-9d70-0f3a2f1c9d11, revision "
+	for _, c := range []struct {
+		args []string
+		want string // after the heading
+	}{
+		{with("init", "servicenodeports", "30000-30003"), "servicenodeports 30000-30003 created\n"},
+		{with("allocate", "servicenodeports", "30001"), "30001\n"},
+		{with("release", "servicenodeports", "30001"), "servicenodeports 30001 released\n"},
+	} {
+		code, shown := onTerminal(t, 200, c.args...)
+		if first, rest, _ := strings.Cut(shown, "\n\n"); code != exitOK || !strings.HasPrefix(first, heading) || strings.Contains(first, "\n") || rest != c.want {
+			t.Errorf("%v: exit code %d, %q", c.args, code, shown)
+		}
+	}
+	if got := runOK(t, with("allocate", "servicenodeports", "30002")...); !slices.Equal(got, []string{"30002"}) {
+		t.Errorf("%q", got)
+	}
+}
+
 // ports returns the node ports that are stored as allocated.
 func ports(t *testing.T, e *embedded.Etcd) (all []string) {
 	t.Helper()

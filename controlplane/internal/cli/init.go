@@ -39,7 +39,7 @@ IPAddress objects, the default since Kubernetes 1.33, has no ranges of ClusterIP
 		if values.Size() > mostStored {
 			return usage.Error(c, "%s: %s has more than %d values: no kube-apiserver starts with a larger range, and etcd stores no bitmap of one", name, values, mostStored)
 		}
-		if err := s.Open(c.Context(), true); err != nil {
+		if err := open(c.Context(), s, true, c.OutOrStdout()); err != nil {
 			return err
 		}
 		created := false

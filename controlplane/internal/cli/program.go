@@ -32,6 +32,9 @@ type Program struct {
 	Linked source.Linked
 	// AddLocal adds the flags of the store in this process to a command; nil if the program has none.
 	AddLocal func(c *cobra.Command) ranges.Local
+	// LocalHint says how commands read the store in this process, after an error that nothing names a cluster; empty if
+	// there is no such store. nil if the program has none.
+	LocalHint func() string
 	// StoreHelp ends the sentence "It is kept in the etcd at --endpoints".
 	StoreHelp string
 }
@@ -70,7 +73,11 @@ func (p *Program) Run(ctx context.Context, args []string, stdout, stderr io.Writ
 	case errors.Is(err, ErrUnseen):
 		return exitUnseen
 	default:
-		fmt.Fprintf(stderr, "rangekeeper: %s\n", textOf(err))
+		text := textOf(err)
+		if errors.Is(err, source.ErrNoCluster) && p.LocalHint != nil {
+			text += p.LocalHint()
+		}
+		fmt.Fprintf(stderr, "rangekeeper: %s\n", text)
 		return p.exitCode(err)
 	}
 }

@@ -44,7 +44,7 @@ if it was free already.
 			}
 		}
 		change := rangekeeper.Edit{Kind: kindOf(force), Clear: values}
-		if err := s.Open(c.Context(), false); err != nil {
+		if err := open(c.Context(), s, false, c.OutOrStdout()); err != nil {
 			return err
 		}
 		edited, err := edit.Change(c.Context(), s, args[0], edit.ValueReleased, change, func(*clusterstate.State) error { return nil })

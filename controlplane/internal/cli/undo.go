@@ -83,7 +83,11 @@ func (u *undo) run(ctx context.Context) error {
 		return err
 	}
 	u.store.Prefix = j.Cluster.Prefix
-	if err := u.store.Open(ctx, false); err != nil {
+	text := u.out
+	if *u.format != screen.FormatTable {
+		text = io.Discard
+	}
+	if err := open(ctx, &u.store, false, text); err != nil {
 		return err
 	}
 	defer u.store.Close()

@@ -438,6 +438,13 @@ servicenodeports 30001 kept: used by default/web (dry run)
 	if code != exitFound || stdout != dry || !reflect.DeepEqual(readEtcd(t, e.Client()).Ranges, stored.Ranges) || !exists(t, journal) {
 		t.Errorf("exit code %d, %s", code, stdout)
 	}
+	_, shown := onTerminal(t, 200, with("undo", journal, "--dry-run")...)
+	if first, rest, _ := strings.Cut(shown, "\n\n"); !strings.HasPrefix(first, "etcd "+e.Endpoints()[0]+", revision ") || rest != dry {
+		t.Errorf("%q", shown)
+	}
+	if _, shown := onTerminal(t, 200, with("undo", journal, "--dry-run", "-o", "json")...); !strings.HasPrefix(shown, "{") {
+		t.Errorf("%q", shown)
+	}
 	if report := runJSON[undoReport](t, exitFound, with("undo", journal, "--dry-run")...); !report.DryRun || report.WrittenRevision != 0 {
 		t.Errorf("%+v", report)
 	}

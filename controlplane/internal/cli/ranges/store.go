@@ -3,6 +3,7 @@ package ranges
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -40,8 +41,10 @@ type Store struct {
 	local Local // nil if the program has none
 }
 
-// Local is an etcd in this process, in which a command without --endpoints allocates.
+// Local is an etcd in this process, in which a command without --endpoints allocates. Its text is the directory of its
+// data.
 type Local interface {
+	fmt.Stringer
 	// Given reports whether the command line names it.
 	Given() bool
 	// Open starts it; mayCreate reports whether its data may be made.
@@ -90,6 +93,14 @@ func (s *Store) Open(ctx context.Context, mayCreate bool) (err error) {
 		s.Client, err = s.Connection.Connect(ctx)
 	}
 	return err
+}
+
+// String returns the addresses of the running etcd, or the directory of the one in this process.
+func (s *Store) String() string {
+	if s.InProcess() {
+		return s.local.String()
+	}
+	return s.Connection.String()
 }
 
 // InProcess reports whether the etcd is the one in this process.

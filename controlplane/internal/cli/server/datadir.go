@@ -36,6 +36,8 @@ func addDataDir(c *cobra.Command) ranges.Local {
 
 func (d *dataDir) Given() bool { return d.command.Flags().Changed("data-dir") }
 
+func (d *dataDir) String() string { return d.dir }
+
 func (d *dataDir) Open(ctx context.Context, mayCreate bool) (_ *clientv3.Client, err error) {
 	if d.dir == "" {
 		if d.dir, err = defaultDataDir(); err != nil {
@@ -66,6 +68,18 @@ func (d *dataDir) Close() {
 	defer cancel()
 	d.etcd.Compact(ctx) // the next command does it if this one cannot
 	d.etcd.Close()
+}
+
+// dataDirHint says where the ranges are that were made without --endpoints.
+func dataDirHint() string {
+	dir, err := defaultDataDir()
+	if err != nil {
+		return ""
+	}
+	if there, err := embedded.HasData(dir); err != nil || !there {
+		return ""
+	}
+	return "; the ranges that init made without --endpoints are in " + dir + ": name its member/snap/db with --etcd-snapshot and --skip-hash-check"
 }
 
 // defaultDataDir is where the XDG base directory specification wants data.

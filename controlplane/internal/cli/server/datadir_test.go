@@ -64,10 +64,24 @@ func TestDataDir(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 		command.Fails(t, exitFound, []string{"full"}, with("allocate", "serviceips")...)
+		if _, shown := command.OnTerminal(t, 200, with("init", "serviceips", "10.96.0.0/28")...); !strings.HasPrefix(shown, "etcd "+c.dir+", revision ") {
+			t.Errorf("%q does not name the directory first", shown)
+		}
 		command.OK(t, with("release", "serviceips", got[3])...)
 		if again := command.OK(t, with("allocate", "serviceips")...); !slices.Equal(again, got[3:4]) {
 			t.Errorf("%q", again)
 		}
+	}
+	// What reads clusters says how it reads these ranges; there is none of the kubeconfig.
+	t.Setenv("KUBECONFIG", filepath.Join(home, "none"))
+	command.Fails(t, exitInput, []string{"no cluster", "are in " + byXDG + ": name its member/snap/db"}, "audit")
+	if lines := command.OK(t, "show", "serviceips", "--etcd-snapshot", filepath.Join(byXDG, "member/snap/db"), "--skip-hash-check"); !slices.Contains(lines, "serviceips  10.96.0.0/28  bitmap  14    14    0") {
+		t.Errorf("%q", lines)
+	}
+	t.Setenv("XDG_DATA_HOME", filepath.Join(home, "empty"))
+	t.Setenv("HOME", filepath.Join(home, "empty"))
+	if _, _, stderr := command.Output(t, "audit"); !strings.HasSuffix(stderr, "ETCDCTL_ENDPOINTS has no effect on this command\n") {
+		t.Errorf("%q", stderr)
 	}
 
 	// Another process has it, in which it is reached over the network.

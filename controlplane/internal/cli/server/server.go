@@ -24,6 +24,7 @@ var Program = cli.Program{
 	Failed:      []error{localcluster.ErrServer},
 	Linked:      source.Linked{ReadSQLite: clusterstate.ReadSQLite, Judge: rangekeeper.BootstrapPlan, WriteKey: bootstrap.WriteKey},
 	AddLocal:    addDataDir,
+	LocalHint:   dataDirHint,
 	StoreHelp: `, or else in one that runs in this process and keeps its data in
 --data-dir; watch prints a URL at which other commands reach that one`,
 }

@@ -113,7 +113,7 @@ func (k *kubeconfig) config() (*rest.Config, error) {
 		case len(raw.Clusters) > 0:
 			return nil, errors.New("kubeconfig: there is no current context; name one with --context")
 		}
-		return nil, errNoCluster
+		return nil, ErrNoCluster
 	}
 	config, err := loader.ClientConfig()
 	if err != nil {
@@ -126,5 +126,6 @@ func (k *kubeconfig) config() (*rest.Config, error) {
 	return config, nil
 }
 
-var errNoCluster = errors.New("no cluster: no kubeconfig at --kubeconfig, $KUBECONFIG or ~/.kube/config names one; " +
+// ErrNoCluster: nothing names a cluster.
+var ErrNoCluster = errors.New("no cluster: no kubeconfig at --kubeconfig, $KUBECONFIG or ~/.kube/config names one; " +
 	"name a kubeconfig, or an etcd snapshot with --etcd-snapshot, or a running etcd with --endpoints; ETCDCTL_ENDPOINTS has no effect on this command")
