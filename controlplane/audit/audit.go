@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -441,6 +442,16 @@ func (a *Audit) index(row Range) int {
 	})
 }
 
+// parentRef returns what an object refers to, for people.
+func parentRef(o *rangekeeper.IPAddress) string {
+	name := strings.TrimPrefix(o.ParentNamespace+"/"+o.ParentName, "/")
+	resource := strings.TrimSuffix(o.ParentResource+"."+o.ParentGroup, ".")
+	if resource == "services" {
+		return name
+	}
+	return strings.TrimSpace(resource + " " + name)
+}
+
 func (a *Audit) finding(f rangekeeper.Finding) Finding {
 	finding := Finding{
 		Reason: f.Reason.String(), Severity: Severity(f.Reason.Severity().String()), Range: a.rangeName(f.Range), Mode: a.rangeMode(f.Range), Value: f.Value,
@@ -454,7 +465,8 @@ func (a *Audit) finding(f rangekeeper.Finding) Finding {
 		s := a.state.Services.At(int(f.Subject.Ordinal))
 		finding.Kind, finding.Namespace, finding.Name = KindService, s.Namespace, s.Name
 	case rangekeeper.SubjectIPAddress:
-		finding.Kind, finding.Name = KindIPAddress, a.state.IPAddresses.At(int(f.Subject.Ordinal)).Name
+		o := a.state.IPAddresses.At(int(f.Subject.Ordinal))
+		finding.Kind, finding.Name, finding.ParentRef = KindIPAddress, o.Name, parentRef(&o)
 	case rangekeeper.SubjectServiceCIDR:
 		finding.Kind, finding.Name = KindServiceCIDR, a.ranges[f.Subject.Ordinal].name
 	case rangekeeper.SubjectStored:

@@ -147,6 +147,9 @@ type Finding struct {
 	// Namespace is empty if the object has none.
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
+	// ParentRef is what an IPAddress object is said to be of: of a Service its namespace and name, of anything else
+	// with the resource before them. It is empty for other objects, and if there is no spec.parentRef.
+	ParentRef string `json:"parentRef,omitempty"`
 	// Message is for people.
 	Message string `json:"message"`
 	// Claimants are the objects that claim a value that is claimed more than once,

@@ -548,6 +548,9 @@ func TestPlanScreen(t *testing.T) {
 			if f.Namespace == "" {
 				name = "IPAddress" // its name is the value
 			}
+			if f.ParentRef != "" {
+				name += " of " + f.ParentRef
+			}
 			switch f.Reason {
 			case "ClusterIPNotAllocated", "PortNotAllocated", "BitmapDisagrees", "IPAddressWrongReference", "IPAddressNotAllocated":
 				repair := "Set in the bitmap"

@@ -242,7 +242,7 @@ func TestNextCommands(t *testing.T) {
 // TestWidthOfFaultyObjects has objects that no API server accepts, and one that cannot be decoded, on a screen of 80
 // columns.
 func TestWidthOfFaultyObjects(t *testing.T) {
-	const name, parent = "0000:0000:0000:0000:0000:ffff:010.037.000.250", `"parentRef":{"resource":"services","namespace":"default","name":"gone"}`
+	const name, parent = "0000:0000:0000:0000:0000:ffff:010.037.000.250", `"parentRef":{"resource":"services","namespace":"a","name":"b"}`
 	file := changed(t, "kube-1.37-dual-stack", "clean.db.gz", map[string][]byte{
 		"/registry/ipaddresses/" + name:                                   ipAddressObject(t, name, parent),
 		"/registry/ipaddresses/10.37.0.251":                               ipAddressObject(t, "10.37.0.251", ""),

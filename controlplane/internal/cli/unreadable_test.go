@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"html"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -228,15 +229,33 @@ func TestExplainWithoutParent(t *testing.T) {
 	}
 }
 
-// TestEmptyParent has an object with an empty spec.parentRef, which a kube-apiserver removes as one that refers to no
-// Service.
-func TestEmptyParent(t *testing.T) {
-	file := changed(t, "kube-1.37-dual-stack", "clean.db.gz", map[string][]byte{
-		"/registry/ipaddresses/10.37.0.251": ipAddressObject(t, "10.37.0.251", `"parentRef":{}`),
-	})
+// TestParentRef has objects whose spec.parentRef leads to no Service that uses the address, which a kube-apiserver
+// removes (pkg/registry/core/service/ipallocator/controller/repairip.go).
+func TestParentRef(t *testing.T) {
+	parents := map[string][3]string{ // JSON, reason, text
+		"10.37.0.251": {`{}`, "IPAddressNotAllocated", ""},
+		"10.37.0.252": {`{"group":"apps","resource":"deployments","namespace":"shop","name":"web"}`, "IPAddressNotAllocated", "deployments.apps shop/web"},
+		"10.37.0.253": {`{"group":"","resource":"nodes","name":"one"}`, "IPAddressNotAllocated", "nodes one"},
+		"10.37.0.254": {`{"resource":"services","namespace":"default","name":"kubernetes"}`, "IPAddressWrongReference", "default/kubernetes"},
+	}
+	objects := map[string][]byte{}
+	for name, one := range parents {
+		objects["/registry/ipaddresses/"+name] = ipAddressObject(t, name, `"parentRef":`+one[0])
+	}
+	file := changed(t, "kube-1.37-dual-stack", "clean.db.gz", objects)
 	r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
-	if len(r.Findings) != 1 || r.Findings[0].Reason != "IPAddressNotAllocated" {
-		t.Errorf("%+v", r.Findings)
+	got := map[string][3]string{}
+	for _, f := range r.Findings {
+		got[f.Value] = [3]string{parents[f.Value][0], f.Reason, f.ParentRef}
+	}
+	if !maps.Equal(got, parents) {
+		t.Errorf("got %v, want %v", got, parents)
+	}
+	if _, shown, _ := run(t, "audit", "--etcd-snapshot", file); !strings.Contains(shown, "10.37.0.254  IPAddress of default/kubernetes  ") {
+		t.Error(shown)
+	}
+	if _, shown, _ := run(t, "explain", "10.37.0.252", "--etcd-snapshot", file); !strings.Contains(shown, "\nObject:     its IPAddress object is of deployments.apps shop/web\n") {
+		t.Error(shown)
 	}
 }
 

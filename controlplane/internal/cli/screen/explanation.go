@@ -126,6 +126,9 @@ func (s *Screen) Explanation(e *audit.Explanation, program string) {
 	}
 	shown := map[string]bool{} // findings about several Services may be the same
 	for _, f := range e.Findings {
+		if f.ParentRef != "" {
+			line("Object", "its IPAddress object is of "+Printable(f.ParentRef))
+		}
 		if text := f.Reason + ": " + f.Message; !shown[text] {
 			line("Finding", escaped(text))
 			shown[text] = true

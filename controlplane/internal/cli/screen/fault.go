@@ -59,6 +59,9 @@ type Fault struct {
 // objectOf names the object of a finding, beside its value.
 func objectOf(f audit.Finding) string {
 	if f.Name == f.Value && f.Kind != audit.KindService {
+		if f.ParentRef != "" {
+			return f.Kind + " of " + f.ParentRef
+		}
 		return f.Kind
 	}
 	name := f.Name
