@@ -31,6 +31,9 @@ import (
 // ErrAPIUnreachable: no API server answered.
 var ErrAPIUnreachable = errors.New("the API server is not reachable")
 
+// ErrAPINotReady: an API server answered that it cannot serve this now, as one that starts, or whose etcd is away.
+var ErrAPINotReady = errors.New("the API server cannot serve this now")
+
 // apiPageTimeout is for one page, which may have to wait for the server's priority and fairness.
 const apiPageTimeout = 30 * time.Second
 
@@ -86,8 +89,8 @@ type NodePortCounts struct{ Allocated, Available uint64 }
 // RangeAllocations are not served, so [State.Unseen] is set. On a server that does not serve IPAddress and ServiceCIDR
 // objects these lists are empty. Annotations and managed fields are not kept.
 //
-// The error wraps [ErrAPIUnreachable] if no server answers, and names the verb and the resource that the user may not
-// use.
+// The error wraps [ErrAPIUnreachable] if no server answers, [ErrAPINotReady] if it cannot now, and names the verb and
+// the resource that the user may not use.
 func ReadAPI(ctx context.Context, config *rest.Config, o APIOptions) (*State, error) {
 	config = rest.CopyConfig(config)
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
@@ -533,8 +536,10 @@ func explainAPI(ctx context.Context, err error) error {
 		return fmt.Errorf("the API server does not accept the credentials: %w", err)
 	case strings.Contains(err.Error(), "getting credentials: "): // client-go has no type for it
 		return fmt.Errorf("the credential plugin of the kubeconfig failed: %w", err)
-	case !errors.As(err, &status), status.Status().Code == http.StatusServiceUnavailable, apierrors.IsTimeout(err):
+	case !errors.As(err, &status):
 		return fmt.Errorf("%w: %w", ErrAPIUnreachable, err)
+	case apierrors.IsServiceUnavailable(err), apierrors.IsTooManyRequests(err), apierrors.IsTimeout(err):
+		return fmt.Errorf("%w: %w; try again", ErrAPINotReady, err)
 	}
 	return err
 }

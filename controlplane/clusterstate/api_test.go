@@ -143,17 +143,19 @@ func TestReadAPIUnreadable(t *testing.T) {
 // TestReadAPIErrors compares the errors of servers that answer something else.
 func TestReadAPIErrors(t *testing.T) {
 	for _, c := range []struct {
-		want        string
-		unreachable bool
-		code        int
-		body        any
+		want     string
+		notReady bool
+		code     int
+		body     any
 	}{
 		{"it said Forbidden; deploy/audit has a ClusterRole", false, http.StatusForbidden, metav1.StatusReasonForbidden},
 		{"does not accept the credentials: it said Unauthorized", false, http.StatusUnauthorized, metav1.StatusReasonUnauthorized},
 		{"it said InternalError; a server answers so if it cannot decode an object of the list: --endpoints or --etcd-snapshot names the object by its key",
 			false, http.StatusInternalServerError, metav1.StatusReasonInternalError},
 		{"it said StorageReadError; a server answers so", false, http.StatusInternalServerError, metav1.StatusReasonStoreReadError},
-		{"it said ServiceUnavailable", true, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable},
+		{"the API server cannot serve this now: it said ServiceUnavailable; try again", true, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable},
+		{"the API server cannot serve this now: it said TooManyRequests; try again", true, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests},
+		{"the API server cannot serve this now: it said Timeout; try again", true, http.StatusGatewayTimeout, metav1.StatusReasonTimeout},
 		{"it said NotFound", false, http.StatusNotFound, metav1.StatusReasonNotFound},
 		{"the answer is not a list of Kubernetes objects", false, http.StatusOK, map[string]any{}},
 		{"damaged answer", false, http.StatusOK, []int{1}},
@@ -167,7 +169,7 @@ func TestReadAPIErrors(t *testing.T) {
 		})
 		_, err := clusterstate.ReadAPI(t.Context(), config, clusterstate.APIOptions{})
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "/api/v1/services") ||
-			errors.Is(err, clusterstate.ErrAPIUnreachable) != c.unreachable {
+			errors.Is(err, clusterstate.ErrAPINotReady) != c.notReady || errors.Is(err, clusterstate.ErrAPIUnreachable) {
 			t.Errorf("%v, want %q", err, c.want)
 		}
 	}

@@ -37,8 +37,8 @@ const exitCodesHelp = `Exit codes of all commands:
   1    findings, pending changes or leaks are left; a value is in use or none is
        free; a server failed
   2    wrong usage, or input that cannot be used
-  3    the etcd or API server cannot be reached, or another process uses its
-       data
+  3    the etcd or API server cannot be reached or cannot answer now, or another
+       process uses its data
   4    with --strict: nothing was found, but the source does not show all
   5    there is no such Service or range, or the user may not read it
   6    no space is left on a disk or in etcd, or a disk has failed; no file is
@@ -73,7 +73,7 @@ func (p *Program) exitCode(err error) int {
 	switch {
 	case is(context.Canceled):
 		return exitInterrupted
-	case is(clusterstate.ErrUnreachable), is(clusterstate.ErrAPIUnreachable), slices.ContainsFunc(p.Unreachable, is):
+	case is(clusterstate.ErrUnreachable), is(clusterstate.ErrAPIUnreachable), is(clusterstate.ErrAPINotReady), slices.ContainsFunc(p.Unreachable, is):
 		return exitUnreachable
 	case isOfDisk(err):
 		return exitDisk
