@@ -5,10 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -43,30 +43,30 @@ func ReadSQLite(ctx context.Context, path string, o Options) (*State, error) {
 }
 
 func readSQLite(ctx context.Context, path string, p prefixes) (*State, error) {
-	s, err := queryKine(ctx, path, p)
+	s, err := queryKine(ctx, path, p, nil)
 	if codeOf(err) == sqliteCannotOpen {
-		// Beside the database it cannot create the index of its log. Nobody uses the database, as that would be there.
-		dir, failed := os.MkdirTemp("", "rangekeeper-")
-		if failed != nil {
-			return nil, failed
-		}
-		defer os.RemoveAll(dir)
-		name := filepath.Join(dir, "copy.db")
-		if failed := errors.Join(copyFile(name, path), copyFile(name+"-wal", path+"-wal")); failed != nil {
-			return nil, fmt.Errorf("%w; to read a copy: %w", err, failed)
-		}
-		s, err = queryKine(ctx, name, p)
+		// Beside the database SQLite cannot create the index of its log, in which processes share locks. Nobody else
+		// uses the database, as the index would be there: without locks it is kept in memory.
+		s, err = queryKine(ctx, path, p, withoutIndex)
 	}
-	if codeOf(err) == sqliteCorrupt {
+	switch codeOf(err) {
+	case sqliteCorrupt:
 		return nil, damaged(err)
+	case sqliteNoDatabase:
+		return nil, errors.New("is not a database of SQLite; unpack one that is compressed, and read an etcd snapshot with --etcd-snapshot")
 	}
 	return s, err
 }
+
+// withoutIndex are the parameters by which SQLite reads a log without an index on disk,
+// https://sqlite.org/wal.html#noshm.
+var withoutIndex = url.Values{"vfs": {map[bool]string{true: "win32-none", false: "unix-none"}[runtime.GOOS == "windows"]}, "_pragma": {"locking_mode(exclusive)"}}
 
 // Result codes of SQLite, https://sqlite.org/rescode.html.
 const (
 	sqliteCorrupt    = 11
 	sqliteCannotOpen = 14
+	sqliteNoDatabase = 26
 )
 
 // codeOf returns the primary result code of SQLite's error, else 0.
@@ -83,22 +83,8 @@ func damaged(err error) error {
 		"a backup was put back: take both from one copy", err)
 }
 
-func copyFile(to, from string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close())
-}
-
-func queryKine(ctx context.Context, path string, p prefixes) (*State, error) {
-	name, err := sqliteName(path)
+func queryKine(ctx context.Context, path string, p prefixes, more url.Values) (*State, error) {
+	name, err := sqliteName(path, more)
 	if err != nil {
 		return nil, err
 	}
@@ -143,8 +129,8 @@ func queryKine(ctx context.Context, path string, p prefixes) (*State, error) {
 	return s, nil
 }
 
-// sqliteName returns the driver's name of a database that is only read.
-func sqliteName(path string) (string, error) {
+// sqliteName returns the driver's name of a database that is only read, with more parameters.
+func sqliteName(path string, more url.Values) (string, error) {
 	file, err := os.Open(path) // its error is clearer than the driver's
 	if err != nil {
 		return "", err
@@ -162,6 +148,9 @@ func sqliteName(path string) (string, error) {
 		return "", err
 	}
 	parameters := url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(10000)"}}
+	for key, values := range more {
+		parameters[key] = append(parameters[key], values...)
+	}
 	// Without a log (-wal) and its index (-shm) the file is a complete copy that nobody writes. It may lie where SQLite
 	// cannot create an index, which it would do otherwise.
 	log, err := os.Stat(path + "-wal")

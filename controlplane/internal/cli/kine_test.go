@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"database/sql"
 	"errors"
 	"io/fs"
@@ -116,15 +117,22 @@ func TestSQLiteLog(t *testing.T) {
 	if err := os.Symlink(filepath.Join(t.TempDir(), "none", "index"), file+"-shm"); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("TMPDIR", t.TempDir())
+	// A copy elsewhere would have all Secrets, and stay if the command is killed.
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
 	if report := runJSON[audit.Report](t, exitFound, "audit", "--sqlite", file); report.Summary.Services != 2 {
 		t.Errorf("%d Services", report.Summary.Services)
 	}
-	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+	names, err := filepath.Glob(filepath.Join(filepath.Dir(file), "*"))
+	if want := []string{file, file + "-shm", file + "-wal"}; err != nil || !slices.Equal(names, want) {
+		t.Errorf("%q, %v, want %q", names, err, want)
 	}
-	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
-	runFails(t, exitInput, []string{file, "no such file"}, "audit", "--sqlite", file)
+	for _, suffix := range []string{"", "-wal"} {
+		before, err := os.ReadFile(written + suffix)
+		after, err2 := os.ReadFile(file + suffix)
+		if err := errors.Join(err, err2); err != nil || !bytes.Equal(before, after) {
+			t.Errorf("state.db%s has changed: %v", suffix, err)
+		}
+	}
 }
 
 // openSQLite opens a database with one connection.

@@ -20,6 +20,7 @@ func TestWrongSource(t *testing.T) {
 		{"~/.kube/config names one; name a kubeconfig", "--kubeconfig", config("")},
 		{"the credential plugin of the kubeconfig failed: ", "--kubeconfig", config(plugin)},
 		{"is a SQLite database, not an etcd snapshot; commands that only read take the one of k3s with --sqlite", "--etcd-snapshot", etcdtest.Write(t, []byte("SQLite format 3\x00 and more"))},
+		{"is not a database of SQLite; unpack one that is compressed, and read an etcd snapshot with --etcd-snapshot", "--sqlite", kineFixture},
 	} {
 		runFails(t, exitInput, []string{c.want}, "audit", c.flag, c.file)
 	}
