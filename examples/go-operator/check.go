@@ -1,7 +1,7 @@
 //go:build ignore
 
-// Runs two operators against a real kube-apiserver while Networks come and go and one of them is killed, and compares
-// what the Networks have with the ledgers.
+// Runs two operators against a real kube-apiserver while Networks come and go and one of them is killed, and one while
+// etcd is restored from a copy, and compares what the Networks have with the ledgers.
 //
 // run.sh builds it inside the module controlplane, so that go.mod has only what an operator needs:
 //
@@ -16,16 +16,25 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"math/rand/v2"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,10 +42,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
 	"github.com/rangekeeper/rangekeeper/controlplane/ledgerobject"
 	"github.com/rangekeeper/rangekeeper/controlplane/localcluster"
+	"github.com/rangekeeper/rangekeeper/controlplane/snapshotfile"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/ledgerstore"
 )
@@ -80,18 +92,19 @@ func run(ctx context.Context, program, apiserver, manifests string) (err error) 
 		return err
 	}
 	defer claim.Close()
-	cluster, err := localcluster.Start(ctx, localcluster.Config{
-		Dir: filepath.Join(dir, "cluster"), Program: apiserver, Servers: 1, SecurePort: port, EndpointReconcilerType: "lease",
-		Flags: []string{"--own-loops"},
-	})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, cluster.Stop()) }()
 	c := &check{ctx: ctx, program: program, manifests: manifests, kubeconfig: filepath.Join(dir, "kubeconfig")}
-	if err := c.connect(cluster.Kubeconfig()); err != nil {
+	c.config = localcluster.Config{
+		Dir: filepath.Join(dir, "cluster"), Program: apiserver, Servers: 1, SecurePort: port, EndpointReconcilerType: "lease",
+		Flags: []string{"--own-loops", "--shutdown-watch-termination-grace-period=1s"},
+	}
+	if c.cluster, err = localcluster.Start(ctx, c.config); err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, c.cluster.Stop()) }()
+	if err := c.connect(c.cluster.Kubeconfig()); err != nil {
+		return err
+	}
+	defer c.gate.server.Close()
 	// The operators end before their API server.
 	defer func() {
 		for _, o := range c.operators {
@@ -111,9 +124,10 @@ func run(ctx context.Context, program, apiserver, manifests string) (err error) 
 		{"create and delete while an operator is killed", c.churn},
 		{"the ledgers have what the Networks have", c.compare},
 		{"release what has no owner any more", c.releaseLeaked},
-		{"give what was released", c.giveAgain},
+		{"give the lowest free values", c.giveLowest},
 		{"another range", c.otherRange},
 		{"end in order", c.end},
+		{"etcd is restored under an operator", c.restore},
 	} {
 		if err := step.run(); err != nil {
 			return fmt.Errorf("%s: %w", step.name, err)
@@ -141,7 +155,11 @@ func freePort() (port uint16, claim io.Closer, err error) {
 }
 
 type check struct {
-	ctx context.Context
+	ctx     context.Context
+	config  localcluster.Config
+	cluster *localcluster.Cluster
+	// gate has all requests of the operators.
+	gate *gate
 	// kubeconfig is that of the operators, which have no more rights than rbac.yaml gives them.
 	program, manifests, kubeconfig string
 	// client is that of an administrator, and asOperator has the rights of the operators.
@@ -166,9 +184,15 @@ func (c *check) connect(kubeconfig string) error {
 	if c.client, err = dynamic.NewForConfig(config); err != nil {
 		return err
 	}
+	if c.gate, err = openGate(config); err != nil {
+		return err
+	}
 	config.Impersonate.UserName = user
 	if c.asOperator, err = dynamic.NewForConfig(config); err != nil {
 		return err
+	}
+	for _, server := range administrator.Clusters {
+		server.Server, server.CertificateAuthority, server.CertificateAuthorityData = c.gate.server.URL, "", nil
 	}
 	for _, u := range administrator.AuthInfos {
 		u.Impersonate = user
@@ -178,6 +202,11 @@ func (c *check) connect(kubeconfig string) error {
 	}
 	c.expected = make(map[string]bool)
 	c.networks = c.client.Resource(networkResource).Namespace(namespace)
+	return c.open()
+}
+
+// open opens the ledgers, of which nothing is known then.
+func (c *check) open() (err error) {
 	open := func(name string, values rangekeeper.Pool) (*ledgerstore.Ledger, error) {
 		return ledgerstore.New(ledgerobject.ConfigMap(c.client, namespace, name, "ledger"), values)
 	}
@@ -518,8 +547,8 @@ func (c *check) releaseLeaked() error {
 	return c.compare()
 }
 
-// giveAgain fails unless a new Network is given the lowest values that no other has.
-func (c *check) giveAgain() error {
+// giveLowest fails unless a new Network is given the lowest values that no other has.
+func (c *check) giveLowest() error {
 	const i = 41 // asks for several subnets
 	var wanted [2]rangekeeper.Allocation
 	asks := []rangekeeper.Want{rangekeeper.WantAny(), rangekeeper.WantRun(uint32(count(i)))}
@@ -563,5 +592,221 @@ func (c *check) end() error {
 			return fmt.Errorf("exit code %d", code)
 		}
 	}
+	c.operators = nil
 	return nil
+}
+
+// restore puts a copy of etcd back while an operator is at work, twice: what the operator does then is decided by what
+// it knows of a history that never was.
+func (c *check) restore() error {
+	const unseen, released, given, later = 42, 45, 48, 51 // which ask for one subnet each
+	if err := errors.Join(c.startReplica(), c.create(unseen), c.create(released)); err != nil {
+		return err
+	}
+	if err := c.compare(); err != nil {
+		return err
+	}
+	allocation, status := c.gate.hold("PATCH", "/network-vnis"), c.gate.hold("PUT", "/"+name(given)+"/status")
+	if err := c.create(given); err != nil {
+		return err
+	}
+	// The Network has the finalizer then, so that it will have the same resource version again.
+	if err := c.await(allocation); err != nil {
+		return err
+	}
+	if err := c.copyEtcd(); err != nil {
+		return err
+	}
+
+	// It has written to a ledger what another Network is given after the restore, and then writes the status. It sees
+	// only then that a Network was deleted.
+	close(allocation.open)
+	if err := c.await(status); err != nil {
+		return err
+	}
+	lost, err := c.owned(given)
+	if err != nil {
+		return err
+	}
+	if err := c.operators[0].command.Process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	network, err := c.networks.Get(c.ctx, name(unseen), metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if err := c.networks.Delete(c.ctx, name(unseen), metav1.DeleteOptions{}); err != nil {
+		return err
+	}
+	if err := c.putBack(); err != nil {
+		return err
+	}
+	// An audit releases it.
+	if _, err := c.vnis.Allocate(c.ctx, rangekeeper.WantValue(lost.First), "a UID that no Network has"); err != nil {
+		return err
+	}
+	close(status.open)
+	if err := errors.Join(c.operators[0].command.Process.Signal(syscall.SIGCONT), c.create(later), c.repaired()); err != nil {
+		return err
+	}
+
+	// It has seen that a Network is deleted, and then writes the release to a ledger.
+	release := c.gate.hold("PATCH", "/network-vnis")
+	if err := c.networks.Delete(c.ctx, name(released), metav1.DeleteOptions{}); err != nil {
+		return err
+	}
+	if err := c.await(release); err != nil {
+		return err
+	}
+	delete(c.expected, name(later)) // it was created after the copy
+	if err := c.putBack(); err != nil {
+		return err
+	}
+	// It looks at the Network again once another one was given something.
+	again := c.gate.hold("GET", "/"+name(released))
+	close(release.open)
+	if err := errors.Join(c.await(again), c.create(later)); err != nil {
+		return err
+	}
+	if _, err := c.settled(); err != nil {
+		return err
+	}
+	close(again.open)
+	log := &c.operators[0].log
+	if err := errors.Join(c.repaired(), c.end()); err != nil {
+		return err
+	}
+	if text := "owner=" + string(network.GetUID()); bytes.Contains(log.Bytes(), []byte("released ledger=vnis "+text)) {
+		return fmt.Errorf("what %s has was released, and it is not deleted: %s", network.GetName(), log.Bytes())
+	}
+	return nil
+}
+
+// repaired waits until the ledgers have what the Networks have.
+func (c *check) repaired() error {
+	return c.until(func() (string, error) {
+		if err := c.compare(); err != nil {
+			return err.Error(), nil
+		}
+		return "", nil
+	})
+}
+
+// await waits until a request is held.
+func (c *check) await(h *hold) error {
+	return c.until(func() (string, error) {
+		select {
+		case <-h.held:
+			return "", nil
+		default:
+			return fmt.Sprintf("no %s of %s", h.method, h.path), nil
+		}
+	})
+}
+
+// owned returns the VNI that the ledger has for a Network.
+func (c *check) owned(i int) (rangekeeper.Allocation, error) {
+	network, err := c.networks.Get(c.ctx, name(i), metav1.GetOptions{})
+	if err != nil {
+		return rangekeeper.Allocation{}, err
+	}
+	return c.vnis.Allocate(c.ctx, rangekeeper.WantAny(), string(network.GetUID()))
+}
+
+// snapshot is the file that has a copy of etcd.
+func (c *check) snapshot() string { return c.config.Dir + ".db" }
+
+func (c *check) copyEtcd() error {
+	client, err := clientv3.New(clientv3.Config{Endpoints: c.cluster.EtcdEndpoints(), Context: c.ctx, Logger: zap.NewNop()})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	content, err := client.Snapshot(c.ctx)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	file, err := os.Create(c.snapshot())
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, content)
+	return errors.Join(err, file.Close())
+}
+
+// putBack stops the API server, puts the copy of etcd back, and starts the server again.
+func (c *check) putBack() (err error) {
+	if err := c.cluster.Stop(); err != nil {
+		return err
+	}
+	etcd := filepath.Join(c.config.Dir, "etcd")
+	if err := os.RemoveAll(etcd); err != nil {
+		return err
+	}
+	if err := embedded.Restore(c.ctx, c.snapshot(), etcd, snapshotfile.Options{}); err != nil {
+		return err
+	}
+	if c.cluster, err = localcluster.Start(c.ctx, c.config); err != nil {
+		return err
+	}
+	return c.open()
+}
+
+// gate passes requests on to the API server, but for those that it holds.
+type gate struct {
+	server *httptest.Server
+	next   http.RoundTripper
+	mutex  sync.Mutex
+	holds  []*hold
+}
+
+// hold holds the first request with this method and this end of its path.
+type hold struct {
+	method, path string
+	// held is closed once the request is held. Close open to let it go on.
+	held, open chan struct{}
+}
+
+func openGate(config *rest.Config) (*gate, error) {
+	target, err := url.Parse(config.Host)
+	if err != nil {
+		return nil, err
+	}
+	g := new(gate)
+	if g.next, err = rest.TransportFor(config); err != nil {
+		return nil, err
+	}
+	g.server = httptest.NewServer(&httputil.ReverseProxy{
+		Transport: g, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, ErrorLog: log.New(io.Discard, "", 0),
+	})
+	return g, nil
+}
+
+func (g *gate) hold(method, path string) *hold {
+	h := &hold{method, path, make(chan struct{}), make(chan struct{})}
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	g.holds = append(g.holds, h)
+	return h
+}
+
+func (g *gate) RoundTrip(r *http.Request) (*http.Response, error) {
+	g.mutex.Lock()
+	i := slices.IndexFunc(g.holds, func(h *hold) bool { return h.method == r.Method && strings.HasSuffix(r.URL.Path, h.path) })
+	var h *hold
+	if i >= 0 {
+		h = g.holds[i]
+		g.holds = slices.Delete(g.holds, i, i+1)
+	}
+	g.mutex.Unlock()
+	if h != nil {
+		close(h.held)
+		select {
+		case <-h.open:
+		case <-r.Context().Done():
+			return nil, context.Cause(r.Context())
+		}
+	}
+	return g.next.RoundTrip(r)
 }

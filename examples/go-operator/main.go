@@ -90,8 +90,13 @@ func run(ctx context.Context, kubeconfig, vnis, subnets string, interval time.Du
 	return newOperator(client, v, s).run(ctx, interval)
 }
 
+// coolDown is for how long no other Network is given what was released. One that is there after all, as etcd was
+// restored meanwhile, gets it back in this time.
+const coolDown = 15 * time.Minute
+
 // openPool opens the ledger of a flag. rbac.yaml names the ConfigMaps, too.
 func openPool(client dynamic.Interface, flag string, values rangekeeper.Pool) (*pool, error) {
+	values.CoolDown, values.CoolDownAtMost = coolDown, 1000
 	ledger, err := ledgerstore.New(ledgerobject.ConfigMap(client, "default", "network-"+flag, "ledger"), values)
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", flag, err)

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/big"
 	"net/netip"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -75,12 +75,8 @@ func (o *operator) run(ctx context.Context, auditInterval time.Duration) error {
 	if err := o.auditAll(ctx); err != nil {
 		return err
 	}
-	enqueue := func(object any) {
-		network := object.(*unstructured.Unstructured)
-		o.queue.Add(key{types.NamespacedName{Namespace: network.GetNamespace(), Name: network.GetName()}, network.GetUID()})
-	}
 	// What is gone was released before. If somebody has removed the finalizer, the audit releases it.
-	handler := cache.ResourceEventHandlerFuncs{AddFunc: enqueue, UpdateFunc: func(_, object any) { enqueue(object) }}
+	handler := cache.ResourceEventHandlerFuncs{AddFunc: o.enqueue, UpdateFunc: func(_, object any) { o.enqueue(object) }}
 	if _, err := o.informer.AddEventHandler(handler); err != nil {
 		return err
 	}
@@ -106,6 +102,11 @@ func (o *operator) run(ctx context.Context, auditInterval time.Duration) error {
 	}
 }
 
+func (o *operator) enqueue(object any) {
+	network := object.(*unstructured.Unstructured)
+	o.queue.Add(key{types.NamespacedName{Namespace: network.GetNamespace(), Name: network.GetName()}, network.GetUID()})
+}
+
 // work takes one Network from the queue; it reports false once that is shut down.
 func (o *operator) work(ctx context.Context) bool {
 	k, down := o.queue.Get()
@@ -126,17 +127,20 @@ func (o *operator) work(ctx context.Context) bool {
 
 // reconcile brings a Network one or more steps further. Each step may be repeated, also by several replicas at once:
 // writes of the Network fail if it has changed, and owners make the changes of the ledgers the same.
+//
+// The Network is the API server's, and not the informer's: if etcd was restored from a backup, that one may be deleted
+// and the Network be there. A restore after the Get is seen later: values cool down after their release, so that the
+// Network, which is looked at again, still finds them free.
 func (o *operator) reconcile(ctx context.Context, k key) error {
-	object, found, err := o.informer.GetStore().GetByKey(k.name.String())
-	if err != nil {
-		return err
-	}
-	if !found || object.(*unstructured.Unstructured).GetUID() != k.uid {
+	client := o.client.Namespace(k.name.Namespace)
+	network, err := client.Get(ctx, k.name.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && network.GetUID() != k.uid {
 		// A write has failed as it is gone, after another replica had released what this one then allocated again.
 		return o.release(ctx, k)
 	}
-	network := object.(*unstructured.Unstructured).DeepCopy() // the informer's is not ours to change
-	client := o.client.Namespace(k.name.Namespace)
+	if err != nil {
+		return err
+	}
 	if network.GetDeletionTimestamp() != nil {
 		if err := o.release(ctx, k); err != nil || !slices.Contains(network.GetFinalizers(), finalizer) {
 			return err
@@ -145,9 +149,6 @@ func (o *operator) reconcile(ctx context.Context, k key) error {
 		_, err := client.Update(ctx, network, metav1.UpdateOptions{})
 		return written(err)
 	}
-	if _, given, _ := unstructured.NestedFieldNoCopy(network.Object, "status", "vni"); given {
-		return nil
-	}
 	if !slices.Contains(network.GetFinalizers(), finalizer) {
 		// Before the allocation: a Network that is deleted in between would leave it behind.
 		network.SetFinalizers(append(network.GetFinalizers(), finalizer))
@@ -155,11 +156,22 @@ func (o *operator) reconcile(ctx context.Context, k key) error {
 			return written(err)
 		}
 	}
-	if err := o.allocate(ctx, k, network); err != nil {
-		return err
+	if _, given, _ := unstructured.NestedFieldNoCopy(network.Object, "status", "vni"); given {
+		return o.confirm(ctx, k, network)
 	}
-	_, err = client.UpdateStatus(ctx, network, metav1.UpdateOptions{})
-	return written(err)
+	// Until the ledgers still say after the write what the status has: if etcd was restored in between, they may have
+	// given it to others since.
+	for stored := map[string]any(nil); ; {
+		status, err := o.allocate(ctx, k, network)
+		if err != nil || reflect.DeepEqual(status, stored) {
+			return err
+		}
+		slog.Info("allocated", "network", k.name, "owner", k.uid, "status", status)
+		network.Object["status"], stored = status, status
+		if network, err = client.UpdateStatus(ctx, network, metav1.UpdateOptions{}); err != nil {
+			return written(err)
+		}
+	}
 }
 
 // written returns the error of a write of a Network.
@@ -170,39 +182,55 @@ func written(err error) error {
 	return err
 }
 
-// allocate sets the status to what the Network has now.
-func (o *operator) allocate(ctx context.Context, k key, network *unstructured.Unstructured) error {
+// allocate returns the status with what the Network has now.
+func (o *operator) allocate(ctx context.Context, k key, network *unstructured.Unstructured) (map[string]any, error) {
 	count, _, err := unstructured.NestedInt64(network.Object, "spec", "subnets")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	owner := string(k.uid)
 	vni, err := o.vnis.ledger.Allocate(ctx, rangekeeper.WantAny(), owner)
 	if err != nil {
-		return fmt.Errorf("VNI: %w", err)
+		return nil, fmt.Errorf("VNI: %w", err)
 	}
 	run, err := o.subnets.ledger.Allocate(ctx, rangekeeper.WantRun(uint32(count)), owner)
 	if err != nil {
-		return fmt.Errorf("subnets: %w", err)
+		return nil, fmt.Errorf("subnets: %w", err)
 	}
-	slog.Info("allocated", "network", k.name, "owner", k.uid, "vni", vni.First, "subnets", run.First, "count", run.Len)
-	return unstructured.SetNestedMap(network.Object, map[string]any{
-		"vni": int64(vni.First.Integer()), "subnets": prefixes(run),
-	}, "status")
+	var subnets []any
+	for value := range run.Values() {
+		subnets = append(subnets, value.String())
+	}
+	return map[string]any{"vni": int64(vni.First.Integer()), "subnets": subnets}, nil
 }
 
-// prefixes returns the networks of a run, as a status has them.
-func prefixes(run rangekeeper.Allocation) (texts []any) {
-	first := run.First.Prefix()
-	length := first.Addr().BitLen()
-	size := new(big.Int).Lsh(big.NewInt(1), uint(length-first.Bits()))
-	number := new(big.Int).SetBytes(first.Addr().AsSlice())
-	for range run.Len {
-		address, _ := netip.AddrFromSlice(number.FillBytes(make([]byte, length/8))) // it has the length of an address
-		texts = append(texts, netip.PrefixFrom(address, first.Bits()).String())
-		number.Add(number, size)
+// confirm has the ledgers record what a status has, if they do not. If others have it, that is an error until a user
+// has decided which Network is to be created again.
+func (o *operator) confirm(ctx context.Context, k key, network *unstructured.Unstructured) error {
+	vni, _, _ := unstructured.NestedInt64(network.Object, "status", "vni")
+	subnets, _, _ := unstructured.NestedStringSlice(network.Object, "status", "subnets")
+	first, err := netip.ParsePrefix(append(subnets, "none")[0])
+	if err != nil {
+		return fmt.Errorf("status: %w", err)
 	}
-	return texts
+	return errors.Join(
+		o.vnis.confirm(ctx, string(k.uid), rangekeeper.IntegerValue(uint64(vni)), 1),
+		o.subnets.confirm(ctx, string(k.uid), rangekeeper.NetworkValue(first), len(subnets)))
+}
+
+func (p *pool) confirm(ctx context.Context, owner string, first rangekeeper.LedgerValue, count int) error {
+	want := rangekeeper.WantValue(first)
+	if count > 1 { // an owner that has lost its run may be given another
+		want = rangekeeper.WantRun(uint32(count))
+	}
+	got, err := p.ledger.Allocate(ctx, want, owner)
+	if err == nil && got.First != first {
+		err = fmt.Errorf("the ledger has %d from %v for it", got.Len, got.First)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: the status has %d from %v: %w", p.name, count, first, err)
+	}
+	return nil
 }
 
 // release frees all that a Network has; it may have nothing.
@@ -239,7 +267,12 @@ func (o *operator) audit(ctx context.Context, p *pool) error {
 	}
 	owners := make([]string, len(list.Items))
 	for i := range list.Items {
-		owners[i] = string(list.Items[i].GetUID())
+		network := &list.Items[i]
+		owners[i] = string(network.GetUID())
+		// An informer that goes on while etcd is restored may miss events.
+		if has, err := ledger.OwnedBy(owners[i]); err != nil || len(has) == 0 || network.GetDeletionTimestamp() != nil {
+			o.enqueue(network)
+		}
 	}
 	findings, due, err := ledger.Audit(owners, &p.leaks)
 	if err != nil {
