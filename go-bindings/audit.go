@@ -325,6 +325,23 @@ func ClusterIPRecordsOf(objects int, bitmap Presence) ClusterIPRecords {
 	return ClusterIPRecords(rk.ClusterIPRecordsOf(uint64(objects), uint32(bitmap)))
 }
 
+// StoreContent is what a store has of a cluster.
+type StoreContent uint32
+
+const (
+	// StoredCluster: all of it, or what a kube-apiserver keeps beside its Services in another store.
+	StoredCluster StoreContent = rk.StoreContentCluster
+	// StoredServices: the Services, stored ranges, and nothing else. It is the other store of a kube-apiserver with
+	// --etcd-servers-overrides=/services#....
+	StoredServices StoreContent = rk.StoreContentServices
+)
+
+// StoreContentOf decides what a store has of a cluster by the numbers of Services, of objects as of ClusterIPRecordsOf,
+// and of others, such as the Namespace kube-system, which each cluster has.
+func StoreContentOf(services, objects, others int) StoreContent {
+	return StoreContent(rk.StoreContentOf(uint64(services), uint64(objects), uint64(others)))
+}
+
 // HasObjects reports whether ClusterIPs are recorded in IPAddress objects.
 func (r ClusterIPRecords) HasObjects() bool { return r == RecordsInObjects || r == RecordsInBoth }
 
@@ -351,12 +368,14 @@ func (a *Audit) ObserveUnreadable(kind SubjectKind) error {
 }
 
 // CheckCluster says, once all Services were observed, that this is an audit of a whole cluster, whose bitmaps are in
-// these states. A range that is missing though Services have values of its kind, and one that servers read and cannot
-// decode, are findings; all else is judged without it. upgraded is as of CompareBitmap: since then servers that record
+// these states. A range that is missing though there are Services, and one that servers read and cannot decode, are
+// findings; all else is judged without it. upgraded is as of CompareBitmap: since then servers that record
 // ClusterIPs in IPAddress objects read no bitmap of them. If leaks are cleaned after it, as cleansLeaks says, it needs
 // Services, too. Then, and in a pass, no object may be unreadable. The error wraps ErrNoServices or
 // ErrUnreadableObjects. The former is also the answer, whatever is cleaned, if IPAddress objects refer to Services and
-// none was observed, unless the node ports are Unseen; an audit that goes on finds nothing about these objects.
+// none was observed, unless the node ports are Unseen; an audit that goes on finds nothing about these objects. The
+// latter is it, too, if more Services or IPAddress objects could not be read than could; an audit that goes on does not
+// judge then what they use or record.
 func (a *Audit) CheckCluster(bitmaps Bitmaps, upgraded uint64, cleansLeaks bool) error {
 	var details rk.Error
 	code := rk.AuditCheckCluster(a.pointer(), uint32(bitmaps.ServiceIPs), uint32(bitmaps.SecondaryServiceIPs),

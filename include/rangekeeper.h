@@ -809,6 +809,18 @@ enum {
   RK_CLUSTER_IP_RECORDS_BOTH = 3,
 };
 
+/** What a store has of a cluster. */
+typedef uint32_t rk_store_content;
+enum {
+  /** All of it, or what a kube-apiserver keeps beside its Services in another store. */
+  RK_STORE_CONTENT_CLUSTER = 0,
+  /**
+   * The Services, stored ranges, and nothing else: the other store of a kube-apiserver with
+   * --etcd-servers-overrides=/services#....
+   */
+  RK_STORE_CONTENT_SERVICES = 1,
+};
+
 /** The bitmaps that a cluster can have. */
 typedef uint32_t rk_bitmap;
 enum {
@@ -826,6 +838,13 @@ enum {
  * or if that is missing of the secondary one; another number counts as RK_PRESENCE_UNSEEN.
  */
 rk_cluster_ip_records rk_cluster_ip_records_of(uint64_t objects, rk_presence bitmap);
+
+/**
+ * Returns what a store has of a cluster. `services` is the number of Services, `objects` as of
+ * rk_cluster_ip_records_of, `others` the number of other objects, such as the Namespace kube-system, which each
+ * cluster has.
+ */
+rk_store_content rk_store_content_of(uint64_t services, uint64_t objects, uint64_t others);
 
 /**
  * Begins an audit without ranges. Read the stored ranges first, and list the Services after that.
@@ -940,15 +959,17 @@ rk_result rk_audit_observe_unreadable(rk_audit *audit, rk_subject_kind kind, rk_
 
 /**
  * Says, once all Services are observed, that this audit covers a whole cluster, whose bitmaps are in the given states
- * (RK_PRESENCE_*). A range that is missing though Services have values of its kind, and one that servers read and
- * cannot decode, are findings; all else is judged without it. `upgraded` is as of rk_audit_compare_bitmap: since then
- * servers that record ClusterIPs in IPAddress objects read no bitmap of them.
+ * (RK_PRESENCE_*). A range that is missing though there are Services, and one that servers read and cannot decode, are
+ * findings; all else is judged without it. `upgraded` is as of rk_audit_compare_bitmap: since then servers that record
+ * ClusterIPs in IPAddress objects read no bitmap of them.
  *
  * RK_RESULT_NO_SERVICES if `cleans_leaks` says that leaks are cleaned after the audit, values are recorded as
  * allocated, and no Service was observed: a cluster has the kubernetes Service at least, so its Services are
  * stored elsewhere. It is so whatever is cleaned if IPAddress objects refer to Services and the node ports are not
  * RK_PRESENCE_UNSEEN; an audit that goes on finds nothing about these objects. RK_RESULT_UNREADABLE if objects
- * could not be read, and leaks are cleaned after the audit, or the audit is that of an rk_repair_pass.
+ * could not be read, and leaks are cleaned after the audit, or the audit is that of an rk_repair_pass, or more
+ * Services or IPAddress objects could not be read than could; an audit that goes on does not judge then what they use
+ * or record.
  */
 RK_MUST_CHECK
 rk_result rk_audit_check_cluster(rk_audit *audit, rk_presence service_ips, rk_presence secondary_service_ips,
@@ -1112,7 +1133,7 @@ enum {
   /** The stored object of a range that servers read cannot be read. No Event has this reason. */
   RK_REASON_RANGE_NOT_READABLE = 17,
   /**
-   * The stored object of a range is missing or not initialised, though Services have values of its kind. No Event
+   * The stored object of a range is missing or not initialised, though there are Services. No Event
    * has this reason.
    */
   RK_REASON_RANGE_MISSING = 18,

@@ -74,6 +74,8 @@ type Audit struct {
 	damaged map[string]error
 	// elsewhere refuses repairs, as the Services are stored elsewhere; else nil.
 	elsewhere error
+	// servicesAlone says that the store has Services and ranges, and nothing else of the cluster.
+	servicesAlone bool
 	// wide says that the range of node ports is not known, and all ports were audited.
 	wide bool
 	// doubtsRange says that the Services speak against the stored range of ClusterIPs.
@@ -127,7 +129,7 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 			APIVersion: APIVersion, Kind: KindAudit, Source: o.Source,
 			Ranges: []Range{},
 		},
-		damaged: map[string]error{},
+		damaged: map[string]error{}, servicesAlone: state.Content() == rangekeeper.StoredServices,
 	}
 	if !o.Bitmap {
 		a.missing = missingServiceCIDR(state)
@@ -288,7 +290,11 @@ func (a *Audit) check(core *rangekeeper.Audit, o Options) error {
 		ServiceNodePorts: a.presence(clusterstate.ServiceNodePorts),
 	}, uint64(a.state.UpgradedAt), o.CleansLeaks)
 	if errors.Is(err, rangekeeper.ErrUnreadableObjects) {
-		return a.state.CheckReadable()
+		if o.CleansLeaks || o.Pass != nil {
+			return a.state.CheckReadable()
+		}
+		a.addMostUnreadable()
+		return nil
 	}
 	if !errors.Is(err, rangekeeper.ErrNoServices) {
 		return err
@@ -298,21 +304,33 @@ func (a *Audit) check(core *rangekeeper.Audit, o Options) error {
 		return err
 	}
 	a.elsewhere = err
+	a.unknownOfServices("that Services use", ServicesElsewhere, true)
+	return nil
+}
+
+// unknownOfServices adds that of the ClusterIPs of each range, and of the node ports if they are among them, something
+// is unknown, and why.
+func (a *Audit) unknownOfServices(what, why string, ofPorts bool) {
 	hides := []Severity{BreaksTraffic, DuplicateRisk, Exhausted, Wasted}
-	a.unknown(clusterstate.ServiceNodePorts, hides, "node ports that Services use", "%s", ServicesElsewhere)
+	if ofPorts {
+		a.unknown(clusterstate.ServiceNodePorts, hides, "node ports "+what, "%s", why)
+	}
 	var names []string
 	for _, r := range a.ranges {
 		if r.name != clusterstate.ServiceNodePorts && !slices.Contains(names, r.name) {
 			names = append(names, r.name)
-			a.unknown(r.name, hides, "ClusterIPs of "+r.name+" that Services use", "%s", ServicesElsewhere)
+			a.unknown(r.name, hides, "ClusterIPs of "+r.name+" "+what, "%s", why)
 		}
 	}
-	return nil
 }
 
 // ServicesElsewhere says why nothing is known about what Services use.
 const ServicesElsewhere = "IPAddress objects refer to Services, and no Service is stored here: " +
 	"kube-apiserver keeps them in another etcd (--etcd-servers-overrides)"
+
+// ServicesAlone says why nothing is known about what a cluster keeps beside its Services.
+const ServicesAlone = "only Services, and ranges if any, are stored here: " +
+	"kube-apiserver keeps the rest of the cluster in another etcd (--etcd-servers-overrides)"
 
 // LacksServices reports whether the Services are stored elsewhere.
 func (a *Audit) LacksServices() bool { return a.elsewhere != nil }
@@ -323,6 +341,8 @@ func (a *Audit) presence(name string) rangekeeper.Presence {
 		return rangekeeper.Unseen
 	case a.damaged[name] != nil:
 		return rangekeeper.Unreadable
+	case !ok && a.servicesAlone:
+		return rangekeeper.Unseen
 	case !ok:
 		return rangekeeper.Missing
 	case slices.ContainsFunc(a.ranges, func(r auditedRange) bool { return r.isBitmap(name) && !r.lost }):

@@ -174,7 +174,7 @@ func (a *Audit) bootstrapQuestion(o Options) bootstrapQuestion {
 	if q.EtcdPrefix == "" {
 		q.EtcdPrefix = clusterstate.DefaultPrefix // over the Kubernetes API, without any lease
 	}
-	if b.LeasesUnseen == "" {
+	if b.LeasesUnseen == "" && !a.servicesAlone {
 		q.Leases = []observedLease{}
 		a.leaseKeys = map[string]string{}
 		observed := func(lease clusterstate.ServerLease) observedLease {
@@ -202,7 +202,7 @@ func (a *Audit) bootstrapQuestion(o Options) bootstrapQuestion {
 			q.Objects.UnchangedMs = o.Watched.Milliseconds()
 		}
 	}
-	if b.NamespacesUnseen == "" {
+	if b.NamespacesUnseen == "" && !a.servicesAlone {
 		q.Namespaces = append([]string{}, b.Namespaces...)
 	}
 	return q
@@ -212,6 +212,9 @@ func (a *Audit) bootstrapQuestion(o Options) bootstrapQuestion {
 func (a *Audit) objectsUnseen() string {
 	if a.elsewhere != nil {
 		return ServicesElsewhere
+	}
+	if a.servicesAlone {
+		return ServicesAlone
 	}
 	const service = "/" + corev1.NamespaceDefault + "/" + clusterstate.KubernetesService
 	isService := func(u clusterstate.Unreadable) bool {
@@ -284,7 +287,10 @@ func (a *Audit) bootstrapUnseen(what string) {
 	switch what {
 	case "leases":
 		reason := b.LeasesUnseen
-		if reason == "" {
+		switch {
+		case a.servicesAlone:
+			reason = ServicesAlone
+		case reason == "":
 			reason = "values are encrypted at rest"
 		}
 		a.unknownServers("endpoints of API servers that have ended", "only leases show them, and "+reason, BreaksTraffic)
@@ -298,7 +304,11 @@ func (a *Audit) bootstrapUnseen(what string) {
 	case "objects":
 		a.unknownServers("the endpoints of the Service kubernetes", a.objectsUnseen(), BreaksTraffic)
 	case "namespaces":
-		a.unknownServers("the system namespaces", b.NamespacesUnseen, BreaksTraffic)
+		reason := b.NamespacesUnseen
+		if a.servicesAlone {
+			reason = ServicesAlone
+		}
+		a.unknownServers("the system namespaces", reason, BreaksTraffic)
 	case "serviceRange":
 		reason := "it is the first one of the range of ClusterIPs, which is not known"
 		if a.doubtsRange {

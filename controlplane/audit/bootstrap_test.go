@@ -22,8 +22,16 @@ import (
 
 // serverState has a lease of a dead server that never expires.
 func serverState() *clusterstate.State {
+	ranges := map[string]clusterstate.StoredRange{}
+	for name, text := range map[string]string{"serviceips": "10.96.0.0/12", "servicenodeports": "30000-32767"} {
+		value, err := clusterstate.EncodeRange(text, nil)
+		if err != nil {
+			panic(err)
+		}
+		ranges[name] = clusterstate.StoredRange{Key: "/registry/ranges/" + name, Value: value}
+	}
 	return &clusterstate.State{
-		Revision: 100, Identity: clusterstate.Identity{Prefix: "/registry"}, Ranges: map[string]clusterstate.StoredRange{},
+		Revision: 100, Identity: clusterstate.Identity{Prefix: "/registry"}, Ranges: ranges,
 		Services: etcdtest.List(corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "web"}, Spec: corev1.ServiceSpec{ClusterIP: "None"}}),
 		Bootstrap: &clusterstate.Bootstrap{
 			Leases:        []clusterstate.ServerLease{{Key: "/registry/masterleases/192.0.2.1", Value: []byte("k8s:enc:aescbc:v1:key1:"), ModRevision: 90, ID: 7, State: clusterstate.LeaseMissing}},

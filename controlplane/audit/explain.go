@@ -104,7 +104,8 @@ func (a *Audit) explain(value rangekeeper.Value, users []string) *Explanation {
 	}
 	e.RangeUnknown = e.RangeUnknown || len(e.Places) == 0 && e.UnreadableKeys(KindServiceCIDR) != ""
 	for _, u := range a.report.Unknown {
-		if slices.ContainsFunc(e.Places, func(p Place) bool { return p.Name == u.Range }) {
+		isOfKind := a.servicesAlone && len(e.Places) == 0 && u.Range != "" && (u.Range == clusterstate.ServiceNodePorts) == value.IsPort()
+		if isOfKind || slices.ContainsFunc(e.Places, func(p Place) bool { return p.Name == u.Range }) {
 			e.Unknown = append(e.Unknown, u)
 		}
 	}
@@ -132,13 +133,17 @@ func (e *Explanation) OtherUsers() []string {
 // IsLeaked reports whether it is known to be leaked.
 func (e *Explanation) IsLeaked() bool { return e.Leaked != nil && *e.Leaked }
 
-// UnreadableKeys returns the keys of the objects of a kind in Unreadable, as a text.
+// UnreadableKeys returns the keys of the objects of a kind in Unreadable, as a text; of many the first ones.
 func (e *Explanation) UnreadableKeys(kind string) string {
 	var keys []string
 	for _, u := range e.Unreadable {
 		if u.Kind == kind {
 			keys = append(keys, u.Key)
 		}
+	}
+	const few = 3
+	if len(keys) > few+1 {
+		keys = append(keys[:few:few], fmt.Sprintf("%d more", len(keys)-few))
 	}
 	return strings.Join(keys, ", ")
 }

@@ -12,16 +12,19 @@ import (
 // addLost adds the ranges whose stored objects are missing or cannot be read, as far as they are known, and what is
 // unknown for that to the report. Bitmaps of ClusterIPs beside IPAddress objects are not needed.
 func (a *Audit) addLost(core *rangekeeper.Audit, byObjects bool) error {
-	claimsAny := func(is func(rangekeeper.Value) bool) bool {
-		values, err := claimed(a.state, is)
-		return err == nil && len(values) > 0
-	}
 	isLost := func(name string) bool {
 		// Nothing says that a cluster without the secondary range should have one.
-		isNeeded := name != clusterstate.SecondaryServiceIPs || a.state.Ranges[name].Key != ""
-		return isNeeded && a.presence(name) != rangekeeper.Initialised
+		isExpected := name != clusterstate.SecondaryServiceIPs || a.state.Ranges[name].Key != ""
+		return isExpected && a.presence(name) != rangekeeper.Initialised
 	}
-	if name := clusterstate.ServiceNodePorts; isLost(name) && (a.damaged[name] != nil || claimsAny(rangekeeper.Value.IsPort)) {
+	isNeeded := func(name string, is func(rangekeeper.Value) bool) bool {
+		if _, ok := a.state.Ranges[name]; !ok {
+			return a.state.Services.Len()+a.state.CountUnreadable(KindService) > 0
+		}
+		values, err := claimed(a.state, is)
+		return a.damaged[name] != nil || err == nil && len(values) > 0
+	}
+	if name := clusterstate.ServiceNodePorts; isLost(name) && isNeeded(name, rangekeeper.Value.IsPort) {
 		if err := a.addLostNodePorts(core); err != nil {
 			return err
 		}
@@ -37,19 +40,27 @@ func (a *Audit) addLost(core *rangekeeper.Audit, byObjects bool) error {
 		return nil
 	}
 	for _, name := range []string{clusterstate.ServiceIPs, clusterstate.SecondaryServiceIPs} {
-		if !isLost(name) || a.damaged[name] == nil && !claimsAny(isAddress) {
+		if !isLost(name) || !isNeeded(name, isAddress) {
 			continue
 		}
 		if text := a.lostText(name); text != "" && a.addLostRange(core, name, text) {
 			continue
 		}
 		a.lacksClusterIPs = true
-		a.unknown(name, append([]Severity{BreaksTraffic}, unrecordedAndLeaked...), "ClusterIPs that are outside of this range, unrecorded or leaked", "the range is not known")
+		a.unknown(name, append([]Severity{BreaksTraffic}, unrecordedAndLeaked...), "ClusterIPs that are outside of this range, unrecorded or leaked", "%s", a.whyLost(name, "the range is not known"))
 	}
 	if a.lacksClusterIPs {
 		return core.WithoutClusterIPRanges()
 	}
 	return nil
+}
+
+// whyLost says why a range is lost, if that is not because its store does not have it.
+func (a *Audit) whyLost(name, why string) string {
+	if _, ok := a.state.Ranges[name]; !ok && a.servicesAlone {
+		return ServicesAlone
+	}
+	return why
 }
 
 // addLostServiceCIDRs adds what is unknown without the addresses of a ServiceCIDR.
@@ -100,7 +111,7 @@ func (a *Audit) addLostRange(core *rangekeeper.Audit, name, text string) bool {
 		return false
 	}
 	a.ranges = append(a.ranges, auditedRange{name: name, text: r.String(), stored: a.state.Ranges[name], lost: true})
-	a.unknown(name, unrecordedAndLeaked, "unrecorded and leaked values", "the bitmap that records them is missing or cannot be read")
+	a.unknown(name, unrecordedAndLeaked, "unrecorded and leaked values", "%s", a.whyLost(name, "the bitmap that records them is missing or cannot be read"))
 	return true
 }
 

@@ -258,6 +258,9 @@ func (a *Audit) Plan() (*Plan, error) {
 	if a.elsewhere != nil {
 		return nil, a.elsewhere
 	}
+	if a.servicesAlone && len(a.state.Ranges) == 0 {
+		return nil, fmt.Errorf("%s; no range is stored here that could be repaired", ServicesAlone)
+	}
 	p := &Plan{APIVersion: APIVersion, Kind: KindRepairPlan, Source: a.report.Source, Ranges: []RangePlan{}, Unknown: a.report.Unknown}
 	for i, r := range a.ranges {
 		if r.record == rangekeeper.RecordBitmap {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
@@ -151,12 +153,16 @@ func TestRangeMissing(t *testing.T) {
 		cluster string
 		ranges  []string
 		options audit.Options
-		want    string
+		// isUnused takes all Services with node ports away, too.
+		isUnused bool
+		want     string
 	}{
-		{etcdtest.DualStack, []string{"serviceips", "secondaryserviceips"}, audit.Options{}, "RangeMissing serviceips"},
-		{etcdtest.DualStack, []string{"servicenodeports"}, audit.Options{}, "RangeMissing servicenodeports"},
-		{etcdtest.SingleStack, []string{"servicenodeports"}, audit.Options{}, "RangeMissing servicenodeports"},
-		{etcdtest.SingleStack, []string{"serviceips"}, audit.Options{Bitmap: true}, "RangeMissing serviceips"},
+		{etcdtest.DualStack, []string{"serviceips", "secondaryserviceips"}, audit.Options{}, false, "RangeMissing serviceips"},
+		{etcdtest.DualStack, []string{"servicenodeports"}, audit.Options{}, false, "RangeMissing servicenodeports"},
+		{etcdtest.DualStack, []string{"servicenodeports"}, audit.Options{}, true, "RangeMissing servicenodeports"},
+		{etcdtest.SingleStack, []string{"servicenodeports"}, audit.Options{}, false, "RangeMissing servicenodeports"},
+		{etcdtest.SingleStack, []string{"servicenodeports"}, audit.Options{}, true, "RangeMissing servicenodeports"},
+		{etcdtest.SingleStack, []string{"serviceips"}, audit.Options{Bitmap: true}, false, "RangeMissing serviceips"},
 	} {
 		state, err := clusterstate.ReadSnapshotFile(t.Context(), etcdtest.Fixture(c.cluster, "clean.db.gz"), clusterstate.Options{})
 		if err != nil {
@@ -164,6 +170,18 @@ func TestRangeMissing(t *testing.T) {
 		}
 		for _, name := range c.ranges {
 			delete(state.Ranges, name)
+		}
+		if c.isUnused {
+			var without []corev1.Service
+			for _, s := range etcdtest.Objects(&state.Services) {
+				if !slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort != 0 }) && s.Spec.HealthCheckNodePort == 0 {
+					without = append(without, s)
+				}
+			}
+			if len(without) == 0 || len(without) == state.Services.Len() {
+				t.Fatalf("%d of %d Services have no node port", len(without), state.Services.Len())
+			}
+			state.Services = etcdtest.List(without...)
 		}
 		found := func() (all []string) {
 			a, err := audit.New(state, c.options)

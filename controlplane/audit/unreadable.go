@@ -1,6 +1,12 @@
 package audit
 
-import rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+import (
+	"fmt"
+	"slices"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
 
 // Unreadable is an object that cannot be decoded, or whose name is not that of its key.
 type Unreadable struct {
@@ -11,6 +17,9 @@ type Unreadable struct {
 	// Message says why, and Uncertain names what the report does not say for certain without it. Both are for people.
 	Message   string `json:"message"`
 	Uncertain string `json:"uncertain"`
+	// Encrypted says that the value is encrypted at rest: API servers read the object, and an audit over the Kubernetes
+	// API does.
+	Encrypted bool `json:"encrypted,omitempty"`
 }
 
 // unreadableKinds are the kinds of objects without which an audit is uncertain. Others that a state may have are of an
@@ -34,7 +43,29 @@ func (a *Audit) addUnreadable(core *rangekeeper.Audit) error {
 		if err := core.ObserveUnreadable(about.kind); err != nil {
 			return err
 		}
-		a.report.Unreadable = append(a.report.Unreadable, Unreadable{u.Kind, u.Key, u.Problem, about.uncertain})
+		a.report.Unreadable = append(a.report.Unreadable, Unreadable{u.Kind, u.Key, u.Problem, about.uncertain, u.Encrypted != nil})
 	}
 	return nil
+}
+
+// addMostUnreadable adds what is unknown where the core judges without Services, or without IPAddress objects, as most
+// of them cannot be read.
+func (a *Audit) addMostUnreadable() {
+	why := func(kind, plural string, readable int) string {
+		at := slices.IndexFunc(a.state.Unreadable, func(u clusterstate.Unreadable) bool { return u.Kind == kind })
+		if at < 0 {
+			return ""
+		}
+		n := a.state.CountUnreadable(kind)
+		return fmt.Sprintf("%d of %d %s cannot be read, such as %s", n, n+readable, plural, a.state.Unreadable[at].Key)
+	}
+	services, objects := why(KindService, "Services", a.state.Services.Len()), why(KindIPAddress, "IPAddress objects", a.state.IPAddresses.Len())
+	switch {
+	case services == "":
+		a.unknownOfServices("that IPAddress objects record", objects, false)
+	case objects == "":
+		a.unknownOfServices("that Services use", services, true)
+	default:
+		a.unknownOfServices("that Services use", services+"; "+objects, true)
+	}
 }

@@ -155,6 +155,11 @@ func (p bootstrapPrefixes) has(key string) bool {
 	return strings.HasPrefix(key, p.leases) || strings.HasPrefix(key, p.endpoints) || strings.HasPrefix(key, p.slices) || strings.HasPrefix(key, p.namespaces)
 }
 
+// hasAny reports whether anything of it is stored but the Service, or may be, as the source does not show it.
+func (b *Bootstrap) hasAny() bool {
+	return len(b.Leases)+len(b.Slices)+len(b.Namespaces) > 0 || b.Endpoints != nil || b.LeasesUnseen+b.ObjectsUnseen+b.NamespacesUnseen+b.SlicesUnseen != ""
+}
+
 func leaseOf(kv *mvccpb.KeyValue) ServerLease {
 	return ServerLease{Key: string(kv.Key), Value: kv.Value, ModRevision: kv.ModRevision, ID: kv.Lease, State: LeaseUnknown}
 }
@@ -193,9 +198,6 @@ func decoded(unseen *string, key string, err error) bool {
 // decodeStored decodes an object of this namespace and name that may be written back: its resource version is that of
 // the key.
 func decodeStored[T any, P object[T]](o P, name string, kv *mvccpb.KeyValue, k kind) error {
-	if err := checkEncryption(kv.Value); err != nil {
-		return err
-	}
 	if err := decodeNamed(o, name, kv.Value, k); err != nil {
 		return err
 	}

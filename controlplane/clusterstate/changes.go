@@ -38,7 +38,7 @@ const (
 	isRecord
 	// isUnreadable: the content says why.
 	isUnreadable
-	// isEncrypted: the content is the provider.
+	// isEncrypted: the content is [EncryptedError.Provider].
 	isEncrypted
 	// isDamaged: the content says why.
 	isDamaged
@@ -53,16 +53,16 @@ const (
 // add adds a change of the key with this name after the prefix, which record makes a record of.
 func (c *changes) add(name []byte, r *snapshotfile.Revision, record func(dst []byte) ([]byte, error)) {
 	outcome, content, err := isRecord, c.record[:0], error(nil)
-	encrypted := (*EncryptedError)(nil)
 	switch {
 	case r.IsDeletion:
 		outcome = isDeletion
 	case r.Damage != nil:
 		outcome, content = isDamaged, append(content, r.Damage.Error()...)
-	case errors.As(checkEncryption(r.Value), &encrypted):
-		outcome, content = isEncrypted, append(content, encrypted.Provider...)
 	default:
-		if content, err = record(content); err != nil {
+		content, err = record(content)
+		if encrypted := (*EncryptedError)(nil); errors.As(err, &encrypted) {
+			outcome, content = isEncrypted, append(c.record[:0], encrypted.Provider...)
+		} else if err != nil {
 			outcome, content = isUnreadable, append(c.record[:0], err.Error()...)
 		}
 	}

@@ -62,6 +62,9 @@ var (
 
 // decodeInto decodes the object in value, protobuf, JSON or YAML, into o.
 func decodeInto[T any, P object[T]](o P, value []byte, k kind) error {
+	if err := checkEncryption(value); err != nil {
+		return err
+	}
 	switch {
 	case bytes.HasPrefix(value, protobufMagic):
 		var envelope runtime.Unknown
@@ -227,5 +230,5 @@ type EncryptedError struct {
 
 // Error names the provider; the key is named by the error around it.
 func (e *EncryptedError) Error() string {
-	return fmt.Sprintf("encrypted at rest (%q): an audit needs values that are not encrypted", e.Provider)
+	return fmt.Sprintf("encrypted at rest (%q): only an API server can read it", e.Provider)
 }

@@ -34,10 +34,20 @@ func ReadEtcd(ctx context.Context, client *clientv3.Client, o Options) (*State, 
 }
 
 // ReadClusterIPObjects is as [ReadEtcd], and reads ServiceCIDRs and IPAddress objects only; prefix as of [RangeKey].
+// The error wraps an [EncryptedError] if one is encrypted at rest.
 func ReadClusterIPObjects(ctx context.Context, client *clientv3.Client, prefix string) (*State, error) {
 	o := Options{Prefix: prefix}
 	p := o.prefixes()
-	return readEtcd(ctx, client, o, []string{p.serviceCIDRs, p.ipAddresses})
+	s, err := readEtcd(ctx, client, o, []string{p.serviceCIDRs, p.ipAddresses})
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range s.Unreadable {
+		if u.Encrypted != nil {
+			return nil, fmt.Errorf("key %s: %w", u.Key, u.Encrypted)
+		}
+	}
+	return s, nil
 }
 
 // ReadIdentity is as [ReadEtcd], and reads only what tells the cluster from others; prefix as of [RangeKey].
@@ -83,9 +93,7 @@ func readAtOneRevision(ctx context.Context, client *clientv3.Client, o Options, 
 				total += page.Count
 			}
 			for _, kv := range page.Kvs {
-				if err := s.add(p, kv); err != nil {
-					return nil, err
-				}
+				s.add(p, kv)
 			}
 			if done += int64(len(page.Kvs)); o.Progress != nil {
 				o.Progress(done, total)

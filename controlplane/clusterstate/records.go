@@ -22,13 +22,29 @@ const DefaultServiceCIDR = "kubernetes"
 
 // ClusterIPRecords says where the cluster records its ClusterIPs.
 func (s *State) ClusterIPRecords() rangekeeper.ClusterIPRecords {
-	objects := len(s.ServiceCIDRs) + s.IPAddresses.Len() + s.CountUnreadable(serviceCIDRKind.name) + s.CountUnreadable(ipAddressKind.name)
+	objects := s.countObjects()
 	if s.Unseen != nil {
 		return rangekeeper.ClusterIPRecordsOf(objects, rangekeeper.Unseen)
 	}
 	_, isPrimary := s.Ranges[ServiceIPs]
 	_, isSecondary := s.Ranges[SecondaryServiceIPs]
 	return recordsOf(objects, isPrimary || isSecondary)
+}
+
+// Content says what the store has of the cluster.
+func (s *State) Content() rangekeeper.StoreContent {
+	others := 0
+	for _, isThere := range []bool{s.Unseen != nil, s.HasSystem, s.UpgradedAt > 0, s.Bootstrap != nil && s.Bootstrap.hasAny()} {
+		if isThere {
+			others++
+		}
+	}
+	return rangekeeper.StoreContentOf(s.Services.Len()+s.CountUnreadable(serviceKind.name), s.countObjects(), others)
+}
+
+// countObjects counts the ServiceCIDR and IPAddress objects.
+func (s *State) countObjects() int {
+	return len(s.ServiceCIDRs) + s.IPAddresses.Len() + s.CountUnreadable(serviceCIDRKind.name) + s.CountUnreadable(ipAddressKind.name)
 }
 
 func recordsOf(objects int, hasBitmap bool) rangekeeper.ClusterIPRecords {

@@ -143,9 +143,6 @@ func (r *serviceReader) decode(ctx context.Context, kvs []*mvccpb.KeyValue, revi
 }
 
 func (r *serviceReader) decodeOne(kv *mvccpb.KeyValue) (*corev1.Service, error) {
-	if err := checkEncryption(kv.Value); err != nil {
-		return nil, err
-	}
 	service := new(corev1.Service)
 	if err := decodeInto(service, kv.Value, serviceKind); err != nil {
 		return nil, err

@@ -84,10 +84,9 @@ func (h *history) see(r *snapshotfile.Revision) error {
 	return nil
 }
 
-// state returns the state at the newest revision. The error is about a value that is damaged or encrypted at rest.
+// state returns the state at the newest revision. The error is about a part of the file that is damaged.
 func (h *history) state() (*State, error) {
 	s := h.prefixes.state()
-	failed := map[string]error{} // by key
 	list := func(all *changes, prefix string, k kind, add func(record []byte)) {
 		for name, c := range all.newest() {
 			if c.outcome == isRecord {
@@ -98,7 +97,7 @@ func (h *history) state() (*State, error) {
 			case isUnreadable:
 				s.addUnreadable(k, key, errors.New(string(c.content)))
 			case isEncrypted:
-				failed[key] = fmt.Errorf("key %s: %w", key, &EncryptedError{string(c.content)})
+				s.addUnreadable(k, key, &EncryptedError{string(c.content)})
 			case isDamaged:
 				h.damaged[key] = errors.New(string(c.content))
 			}
@@ -110,14 +109,12 @@ func (h *history) state() (*State, error) {
 	for _, key := range slices.Sorted(maps.Keys(h.others)) {
 		if kv := h.others[key]; h.prefixes.isServerService(kv.Key) {
 			s.addServerService(&h.prefixes, kv)
-		} else if err := s.add(h.prefixes, kv); err != nil {
-			failed[key] = err
+		} else {
+			s.add(h.prefixes, kv)
 		}
 	}
-	for _, errs := range []map[string]error{h.damaged, failed} {
-		if len(errs) > 0 {
-			return nil, errs[slices.Min(slices.Collect(maps.Keys(errs)))]
-		}
+	if len(h.damaged) > 0 {
+		return nil, h.damaged[slices.Min(slices.Collect(maps.Keys(h.damaged)))]
 	}
 	slices.SortStableFunc(s.Unreadable, func(a, b Unreadable) int { return cmp.Compare(a.Key, b.Key) })
 	return s, nil

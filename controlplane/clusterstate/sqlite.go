@@ -175,9 +175,7 @@ func (s *State) addRows(ctx context.Context, tx *sql.Tx, p prefixes, prefix stri
 			return err
 		}
 		kv.Key = []byte(key)
-		if err := s.add(p, &kv); err != nil {
-			return err
-		}
+		s.add(p, &kv)
 	}
 	return rows.Err()
 }

@@ -67,6 +67,8 @@ type State struct {
 	ServiceCIDRs []networkingv1.ServiceCIDR
 	// Unreadable are the objects that cannot be decoded or are not those of their keys, and are in none of the lists.
 	Unreadable []Unreadable
+	// HasSystem says that the Namespace kube-system is stored.
+	HasSystem bool
 	// UpgradedAt is the create revision of the APIService of resource.k8s.io/v1, 0
 	// if there is none: servers of Kubernetes 1.34 and later register it at their
 	// start, and older ones remove it.
@@ -196,26 +198,21 @@ func (p prefixes) wanted() func(key []byte) bool {
 	}
 }
 
-// add decodes one key. Keys come in order within each prefix. The error is about a value that is encrypted at rest.
-func (s *State) add(p prefixes, kv *mvccpb.KeyValue) error {
+// add decodes one key. Keys come in order within each prefix.
+func (s *State) add(p prefixes, kv *mvccpb.KeyValue) {
 	key := string(kv.Key)
 	if key == p.system {
-		s.Identity.UID = systemUID(kv.Value)
+		s.HasSystem, s.Identity.UID = true, systemUID(kv.Value)
 	}
 	if p.bootstrap != nil && p.bootstrap.has(key) {
 		s.Bootstrap.add(*p.bootstrap, kv)
-		return nil
-	}
-	if key == p.system {
-		return nil
-	}
-	if err := checkEncryption(kv.Value); err != nil {
-		return fmt.Errorf("key %s: %w", key, err)
+		return
 	}
 	switch {
+	case key == p.system:
 	case strings.HasPrefix(key, p.ranges):
 		if strings.Contains(key[len(p.ranges):], "/") {
-			return nil // no range, but the witness beside one (etcdstore.WitnessKey)
+			return // no range, but the witness beside one (etcdstore.WitnessKey)
 		}
 		s.Ranges[path.Base(key)] = StoredRange{
 			Key:            key,
@@ -256,7 +253,6 @@ func (s *State) add(p prefixes, kv *mvccpb.KeyValue) error {
 	case s.Upgrade != nil && strings.HasPrefix(key, p.mutatingPolicyBindings):
 		decode(s, &s.Upgrade.MutatingBindings, p.mutatingPolicyBindings, kv, mutatingBindingKind)
 	}
-	return nil
 }
 
 // decode appends the object in kv, whose key starts with prefix, to list.

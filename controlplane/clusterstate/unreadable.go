@@ -1,7 +1,9 @@
 package clusterstate
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -13,14 +15,24 @@ type Unreadable struct {
 	Key string
 	// Problem says why.
 	Problem string
+	// Encrypted is set if the value is encrypted at rest, so that an API server can read it; else nil.
+	Encrypted *EncryptedError
 }
 
 // UnreadableError says that a state has objects that cannot be decoded: nothing may be written on the strength of it,
 // as they may use or record any value.
 type UnreadableError struct{ Objects []Unreadable }
 
+// ReadOverAPI says what reads and repairs a cluster with values that are encrypted at rest.
+const ReadOverAPI = "an audit over the Kubernetes API reads what is encrypted at rest, and rangekeeper controller repairs the ranges of such a cluster"
+
 func (e *UnreadableError) Error() string {
-	first, rest := e.Objects[0], ""
+	// An object that no server can read comes before one that only this program cannot.
+	at, cure := slices.IndexFunc(e.Objects, func(u Unreadable) bool { return u.Encrypted == nil }), "rangekeeper audit lists what cannot be read: restore or delete it first"
+	if at < 0 {
+		at, cure = 0, ReadOverAPI
+	}
+	first, rest := e.Objects[at], ""
 	if n := len(e.Objects) - 1; n > 0 {
 		rest = fmt.Sprintf(" (and %d more)", n)
 	}
@@ -28,8 +40,7 @@ func (e *UnreadableError) Error() string {
 	if quoted := strconv.Quote(key); quoted != `"`+key+`"` { // a terminal must not get its control characters
 		key = quoted
 	}
-	return fmt.Sprintf("key %s: %s%s: it may use or record any value, so nothing more is written; rangekeeper audit lists what cannot be read: "+
-		"restore or delete it first", key, first.Problem, rest)
+	return fmt.Sprintf("key %s: %s%s: it may use or record any value, so nothing more is written; %s", key, first.Problem, rest, cure)
 }
 
 // CheckReadable returns an [UnreadableError] if there are objects that cannot be decoded.
@@ -52,5 +63,7 @@ func (s *State) CountUnreadable(kind string) (n int) {
 
 // addUnreadable notes an object that cannot be decoded.
 func (s *State) addUnreadable(k kind, key string, err error) {
-	s.Unreadable = append(s.Unreadable, Unreadable{k.name, key, err.Error()})
+	u := Unreadable{Kind: k.name, Key: key, Problem: err.Error()}
+	errors.As(err, &u.Encrypted)
+	s.Unreadable = append(s.Unreadable, u)
 }

@@ -103,7 +103,7 @@ func (p *preflight) addValues(name string, values []string, v verdict) {
 		v.words = p.Explain(values[0])
 	}
 	if unreadable := p.unreadable(v.needs...); unreadable != "" {
-		v.level, v.what, v.remedy = Unknown, "Whether that is so is unknown: "+unreadable+".", repairLater+showsMore
+		v.level, v.what, v.remedy = Unknown, "Whether that is so is unknown: "+unreadable+".", p.repairLater()+showsMore
 	}
 	p.add(Check{
 		Name: name, Level: v.level, Message: strings.TrimSpace(fmt.Sprintf("%s: %s. %s", title, some(values), v.what)), Values: values,
@@ -240,7 +240,7 @@ func (p *preflight) checkLeaks() {
 func (p *preflight) repairs(purpose string) string {
 	switch {
 	case p.unreadable(recordKinds...) != "":
-		return repairLater + showsMore
+		return p.repairLater() + showsMore
 	case p.Repair == nil:
 		return "To " + purpose + ", let the present kube-apiserver run for 10 minutes: its repair does it in three passes."
 	case p.AtRest:
@@ -259,7 +259,7 @@ const showsMore = " This shows more:"
 func (p *preflight) changes(what, verb string, needs ...string) verdict {
 	switch {
 	case p.unreadable(recordKinds...) != "":
-		return verdict{Surprise, what, repairLater + showsMore, nil, needs}
+		return verdict{Surprise, what, p.repairLater() + showsMore, nil, needs}
 	case p.AtRest && p.Repair != nil:
 		return verdict{Surprise, what, "To " + verb + " them" + restores, p.Repair, needs}
 	}

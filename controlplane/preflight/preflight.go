@@ -6,6 +6,7 @@ package preflight
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -57,8 +58,12 @@ type preflight struct {
 	ranges rangekeeper.RangesVerdict
 }
 
-// New returns what an upgrade has to expect. The state must have [clusterstate.State.Upgrade], and a is its audit.
+// New returns what an upgrade has to expect. The state must have [clusterstate.State.Upgrade], and a is its audit. The
+// error says if the store does not have the whole cluster.
 func New(state *clusterstate.State, a *audit.Audit, o Options) (*Report, error) {
+	if state.Content() == rangekeeper.StoredServices {
+		return nil, errors.New(audit.ServicesAlone)
+	}
 	p := &preflight{
 		Options: o, state: state, audit: a.Report(), byObjects: state.ClusterIPRecords().HasObjects(), lacksServices: a.LacksServices(),
 		report: &Report{
@@ -343,6 +348,8 @@ func (p *preflight) unknown(u audit.Unknown) {
 	switch {
 	case p.lacksServices && strings.HasSuffix(u.Message, audit.ServicesElsewhere):
 		c.Remedy = readOverAPI
+	case len(p.state.Unreadable) > 0 && p.state.Unseen == nil && !u.IsOfBootstrap():
+		c.Remedy = p.readFirst()
 	case u.IsOfBootstrap() && !p.unseen():
 		c.Remedy = "Remove the reason, and look again."
 	case u.IsOfBootstrap():

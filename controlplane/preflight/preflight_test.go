@@ -44,7 +44,7 @@ func (c cluster) state() *clusterstate.State {
 
 // newCluster returns a cluster without objects, whose servers run a release.
 func newCluster(release string) cluster {
-	return &objectsOf{State: &clusterstate.State{Revision: 100, Ranges: map[string]clusterstate.StoredRange{}, Upgrade: &clusterstate.Upgrade{Release: release}}}
+	return &objectsOf{State: &clusterstate.State{Revision: 100, Ranges: map[string]clusterstate.StoredRange{}, HasSystem: true, Upgrade: &clusterstate.Upgrade{Release: release}}}
 }
 
 // bitmaps has ClusterIPs and node ports recorded in bitmaps, of which offset 0 is set, as that of the Service

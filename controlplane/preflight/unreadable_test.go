@@ -44,7 +44,7 @@ func TestUnreadable(t *testing.T) {
 		{"nothing but a Service", audit.KindService, "1.36", objects("v1.35.4"), []string{"Findings", "Leaks", "FirstRepair"}, []string{"ServiceCIDR", "Webhooks", "Policies"}},
 		{"Service of a leak in a bitmap", audit.KindService, "1.33", withoutService(bitmaps("v1.32.2")), []string{"Leak", "FirstRepair"}, []string{"ServiceCIDR"}},
 		{"Service of an object", audit.KindService, "1.36", withoutService(objects("v1.35.4")), []string{"Leak", "FirstRepair"}, []string{"ServiceCIDR"}},
-		{"IPAddress of a Service", audit.KindIPAddress, "1.36", withoutAddress(objects("v1.35.4")), []string{"ClusterIPNotAllocated", "FirstRepair"}, []string{"ServiceCIDR"}},
+		{"IPAddress of a Service", audit.KindIPAddress, "1.36", withoutAddress(objects("v1.35.4")), []string{"kubernetes", "FirstRepair"}, []string{"ServiceCIDR"}},
 		{"default ServiceCIDR", audit.KindServiceCIDR, "1.36", withoutCIDR(objects("v1.35.4")), []string{"Findings", "FirstRepair", "ServiceCIDR"}, []string{"Webhooks"}},
 		{"webhook", "ValidatingWebhookConfiguration", "1.36", objects("v1.35.4"), []string{"Webhooks"}, []string{"Findings", "Leaks", "FirstRepair", "Policies"}},
 		{"policy", "MutatingAdmissionPolicyBinding", "1.36", objects("v1.35.4"), []string{"Policies"}, []string{"Findings", "Leaks", "FirstRepair", "Webhooks"}},

@@ -73,8 +73,9 @@ var entries = []Entry{
 	},
 	{
 		"RangeMissing", "A range that is not stored",
-		"Services have ClusterIPs or node ports, and the object that stores their range does not exist or has no range yet: a key " +
-			"below /registry/ranges/, or, where ClusterIPs are IPAddress objects, the ServiceCIDR kubernetes.",
+		"There are Services, and the object that stores a range of ClusterIPs or node ports does not exist or has no range yet: a key " +
+			"below /registry/ranges/, or, where ClusterIPs are IPAddress objects, the ServiceCIDR kubernetes. A kube-apiserver sets up " +
+			"all its ranges, also those of which no Service has a value.",
 		"Until an API server sets the range up, it refuses each Service that needs a value of it.",
 		"A kube-apiserver sets up its ranges from its flags, with the values that Services use, when it starts and every 3 " +
 			"minutes; the ServiceCIDR within a minute. If the range stays missing, its log says why. `rangekeeper repair --to-file` " +

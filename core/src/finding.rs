@@ -60,8 +60,8 @@ pub enum Reason {
     RangeNearlyFull,
     /// The stored object of a range that servers read cannot be read. Not a reason of the reference.
     RangeNotReadable,
-    /// The stored object of a range is missing or not initialised, though Services have values of its kind. Not a
-    /// reason of the reference.
+    /// The stored object of a range is missing or not initialised, though there are Services. Not a reason of the
+    /// reference.
     RangeMissing,
     /// A Service that needs a ClusterIP, or one of each IP family, has none. Not a reason of the reference.
     ClusterIpMissing,
@@ -189,7 +189,7 @@ impl Reason {
 pub enum Severity {
     /// Two Services answer on one value (on a port if their protocols are the same), or no range hands the value out,
     /// so that nothing is bound to forward it; or an IPAddress object is one that no API server accepts; or the range
-    /// itself cannot be read, so that no Service with a value of it is created.
+    /// itself cannot be read or is missing, so that no Service with a value of it is created.
     BreaksTraffic,
     /// The value is in use and not recorded, or not for good, so that a server may allocate it a second time.
     DuplicateRisk,
@@ -389,8 +389,8 @@ impl Display for Finding {
                  server that starts may end; delete the key, and the servers set the range up again from the Services",
             ),
             Reason::RangeMissing => f.write_str(
-                " is not stored, though Services have values of it: a Service that needs one is refused until an API server \
-                 sets it up, which it does when it starts and every few minutes",
+                " is not stored: a Service that needs a value of it is refused until an API server sets it up, which it does \
+                 when it starts and every few minutes",
             ),
             Reason::IpAddressWrongReference => {
                 f.write_str(" has an IPAddress object whose Service does not use it; the API server repairs it")

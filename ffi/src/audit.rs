@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rangekeeper_core::audit::{
     AddObjectError, AddRangeError, Audit, BitmapRevisions, Bitmaps, ClusterIpRecords, Leaks, NotAuditable, Presence,
-    Stored, Unreadable,
+    StoreContent, Stored, Unreadable,
 };
 use rangekeeper_core::commit::LeakTracker;
 use rangekeeper_core::service_cidr::ServiceCidr;
@@ -48,6 +48,14 @@ pub const RK_CLUSTER_IP_RECORDS_OBJECTS: rk_cluster_ip_records = 2;
 /// ClusterIPs are recorded in IPAddress objects, and there are bitmaps beside them, which servers may still write:
 /// rk_audit_compare_bitmap finds that out.
 pub const RK_CLUSTER_IP_RECORDS_BOTH: rk_cluster_ip_records = 3;
+
+/// What a store has of a cluster.
+pub type rk_store_content = u32;
+/// All of it, or what a kube-apiserver keeps beside its Services in another store.
+pub const RK_STORE_CONTENT_CLUSTER: rk_store_content = 0;
+/// The Services, stored ranges, and nothing else: the other store of a kube-apiserver with
+/// --etcd-servers-overrides=/services#....
+pub const RK_STORE_CONTENT_SERVICES: rk_store_content = 1;
 
 /// The bitmaps that a cluster can have.
 pub type rk_bitmap = u32;
@@ -128,6 +136,17 @@ pub extern "C" fn rk_cluster_ip_records_of(objects: u64, bitmap: rk_presence) ->
             ClusterIpRecords::Objects => RK_CLUSTER_IP_RECORDS_OBJECTS,
             ClusterIpRecords::Both => RK_CLUSTER_IP_RECORDS_BOTH,
         }
+    })
+}
+
+/// Returns what a store has of a cluster. `services` is the number of Services, `objects` as of
+/// rk_cluster_ip_records_of, `others` the number of other objects, such as the Namespace kube-system, which each
+/// cluster has.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_store_content_of(services: u64, objects: u64, others: u64) -> rk_store_content {
+    guard_or(RK_STORE_CONTENT_CLUSTER, || match StoreContent::of(services, objects, others) {
+        StoreContent::Cluster => RK_STORE_CONTENT_CLUSTER,
+        StoreContent::Services => RK_STORE_CONTENT_SERVICES,
     })
 }
 
@@ -389,15 +408,17 @@ pub unsafe extern "C" fn rk_audit_observe_unreadable(
 }
 
 /// Says, once all Services are observed, that this audit covers a whole cluster, whose bitmaps are in the given states
-/// (RK_PRESENCE_*). A range that is missing though Services have values of its kind, and one that servers read and
-/// cannot decode, are findings; all else is judged without it. `upgraded` is as of rk_audit_compare_bitmap: since then
-/// servers that record ClusterIPs in IPAddress objects read no bitmap of them.
+/// (RK_PRESENCE_*). A range that is missing though there are Services, and one that servers read and cannot decode, are
+/// findings; all else is judged without it. `upgraded` is as of rk_audit_compare_bitmap: since then servers that record
+/// ClusterIPs in IPAddress objects read no bitmap of them.
 ///
 /// RK_RESULT_NO_SERVICES if `cleans_leaks` says that leaks are cleaned after the audit, values are recorded as
 /// allocated, and no Service was observed: a cluster has the kubernetes Service at least, so its Services are
 /// stored elsewhere. It is so whatever is cleaned if IPAddress objects refer to Services and the node ports are not
 /// RK_PRESENCE_UNSEEN; an audit that goes on finds nothing about these objects. RK_RESULT_UNREADABLE if objects
-/// could not be read, and leaks are cleaned after the audit, or the audit is that of an rk_repair_pass.
+/// could not be read, and leaks are cleaned after the audit, or the audit is that of an rk_repair_pass, or more
+/// Services or IPAddress objects could not be read than could; an audit that goes on does not judge then what they use
+/// or record.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_check_cluster(

@@ -106,7 +106,7 @@ pub enum rk_reason {
     RangeNearlyFull = 16,
     /// The stored object of a range that servers read cannot be read. No Event has this reason.
     RangeNotReadable = 17,
-    /// The stored object of a range is missing or not initialised, though Services have values of its kind. No Event
+    /// The stored object of a range is missing or not initialised, though there are Services. No Event
     /// has this reason.
     RangeMissing = 18,
     /// A Service that needs a ClusterIP, or one of each IP family, has none. No Event has this reason.

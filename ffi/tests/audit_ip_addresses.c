@@ -145,6 +145,8 @@ static void faults_of_objects(void) {
   CHECK(rk_cluster_ip_records_of(0, RK_PRESENCE_UNSEEN) == RK_CLUSTER_IP_RECORDS_BITMAPS);
   CHECK(rk_cluster_ip_records_of(1, RK_PRESENCE_UNSEEN) == RK_CLUSTER_IP_RECORDS_OBJECTS);
   CHECK(rk_cluster_ip_records_of(1, RK_PRESENCE_INITIALISED) == RK_CLUSTER_IP_RECORDS_BOTH);
+  CHECK(rk_store_content_of(1, 0, 0) == RK_STORE_CONTENT_SERVICES);
+  CHECK(rk_store_content_of(1, 0, 1) == RK_STORE_CONTENT_CLUSTER);
   CHECK(rk_reason_severity(RK_REASON_IP_ADDRESS_WITHOUT_PARENT) == RK_SEVERITY_BREAKS_TRAFFIC);
 }
 

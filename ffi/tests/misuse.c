@@ -42,6 +42,7 @@ static void names_and_values(void) {
   CHECK(rk_reason_severity(RK_REASON_PORT_OUT_OF_RANGE) == RK_SEVERITY_BREAKS_TRAFFIC);
   CHECK(rk_reason_severity(RK_REASON_HEALTH_CHECK_NODE_PORT_MISSING + 1) == RK_SEVERITY_NONE);
   CHECK(rk_cluster_ip_records_of(UINT64_MAX, UINT32_MAX) == RK_CLUSTER_IP_RECORDS_OBJECTS);
+  CHECK(rk_store_content_of(UINT64_MAX, UINT64_MAX, UINT64_MAX) == RK_STORE_CONTENT_CLUSTER);
   CHECK(rk_abi_version() == RK_ABI_VERSION);
 
   value = good;

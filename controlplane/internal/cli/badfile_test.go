@@ -206,14 +206,6 @@ func TestBadValues(t *testing.T) {
 			checkLost(t, changed(t, etcdtest.DualStack, "clean.db.gz", map[string][]byte{c.key: c.value}), c.key, c.want)
 		})
 	}
-	for name, c := range map[string]struct{ key, value, want string }{
-		"encrypted":         {serviceIPsKey, "k8s:enc:aescbc:v1:key1:xxxx", "k8s:enc:aescbc:v1:key1:"},
-		"encrypted Service": {service, "k8s:enc:kms:v2:vault:xxxx", "k8s:enc:kms:v2:vault:"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			checkRefused(t, changed(t, etcdtest.DualStack, "clean.db.gz", map[string][]byte{c.key: []byte(c.value)}), c.key, c.want)
-		})
-	}
 }
 
 // TestBadOutput asks for a repaired snapshot where none can be written.

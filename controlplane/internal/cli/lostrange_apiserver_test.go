@@ -42,12 +42,22 @@ func TestLostRangeOnAServer(t *testing.T) {
 		})
 	}
 	awaitLoops(t, client)
+	const key = "/registry/ranges/servicenodeports"
+	// The server has set the range up though no Service has a node port. Without it a server refuses each one.
+	lost()
+	if deleted, err := etcd.Client().Delete(t.Context(), key); err != nil || deleted.Deleted != 1 {
+		t.Fatal(deleted, err)
+	}
+	lost("RangeMissing")
+	if _, err := create("refused"); err == nil {
+		t.Error("the server gives a node port without a range")
+	}
+	server.Restart()
+	lost()
 	first, err := create("first")
 	if err != nil {
 		t.Fatal(err)
 	}
-	lost()
-	const key = "/registry/ranges/servicenodeports"
 	if _, err := etcd.Client().Put(t.Context(), key, "k8s\x00junk"); err != nil {
 		t.Fatal(err)
 	}

@@ -80,7 +80,7 @@ list them (deploy/audit/preflight.yaml).`,
 		}
 		report, err := preflight.New(state, a, options)
 		if err != nil {
-			return err
+			return s.Explain(err)
 		}
 		for i := range report.Checks {
 			report.Checks[i].Remedy = screen.Called(s.Program, report.Checks[i].Remedy)

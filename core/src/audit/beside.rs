@@ -69,7 +69,9 @@ impl Beside {
         };
         for (subject, address) in objects.holders() {
             let Some(offset) = self.offset_of(address) else { continue };
-            if self.pass.hold(offset) && !self.pass.stored().contains(offset) {
+            // The object of a Service that is not known may be one that the server removes.
+            let is_certain = !objects.is_unjudged() || matches!(subject, Subject::Service(_));
+            if self.pass.hold(offset) && !self.pass.stored().contains(offset) && is_certain {
                 find(subject, address);
             }
         }

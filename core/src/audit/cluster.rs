@@ -5,6 +5,7 @@ use std::fmt::{self, Display};
 use crate::finding::{Finding, FoundValue, Reason, Subject};
 
 use super::Audit;
+use super::objects::Objects;
 
 /// A range that kube-apiserver stores as a bitmap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -98,14 +99,19 @@ fn values_are(count: &u64) -> String {
 
 impl Audit {
     /// Says, once all Services were observed, in which states the stored bitmaps of the whole cluster are. A range that
-    /// is missing though Services have values of its kind is a finding, and so is one that servers read and cannot
-    /// decode. All else is judged without it. An audit of some of the ranges needs no such check. If leaks are cleaned
-    /// after it, as `cleans_leaks` says, it needs Services, too. Then, and in a
-    /// [`RepairPass`](crate::commit::RepairPass), all objects must have been readable. The last call counts.
+    /// is missing though there are Services is a finding, and so is one that servers read and cannot decode. A
+    /// kube-apiserver sets its ranges up when it starts, whether or not a Service has a value of them. All else is
+    /// judged without it. An audit of some of the ranges needs no such check. If leaks are cleaned after it, as
+    /// `cleans_leaks` says, it needs Services, too. Then, and in a [`RepairPass`](crate::commit::RepairPass), all
+    /// objects must have been readable. The last call counts.
     ///
     /// If IPAddress objects refer to Services, and no Service is stored beside them, the Services are stored elsewhere,
     /// whatever is cleaned. An audit that goes on after the error finds no leak and nothing about these objects, and
     /// changes none. Where bitmaps are [`Unseen`](Presence::Unseen) the source is an API, which shows all Services.
+    ///
+    /// If more Services could not be read than could, as where they are encrypted at rest, leaks and values in use
+    /// cannot be distinguished either. Then an audit that goes on after the error counts all recorded values as in use.
+    /// If it is so of IPAddress objects, it finds no address that is not recorded.
     ///
     /// # Errors
     /// If a repair would free values in use, for lack of Services or of objects that could not be read.
@@ -114,14 +120,25 @@ impl Audit {
         let recorded = self.recorded();
         if let Some(objects) = &mut self.objects
             && self.services == 0
-            && !self.lacks_service
+            && self.unreadable_services == 0
             && bitmaps.service_node_ports != Presence::Unseen
             && objects.refer_to_services()
         {
             objects.leave_unjudged();
             return Err(NotAuditable::NoServices { recorded });
         }
-        if self.unreadable > 0 && (cleans_leaks || self.is_of_pass()) {
+        let is_most = |unreadable: u64, readable: u64| unreadable > readable;
+        let lacks_services = is_most(self.unreadable_services, self.services);
+        if lacks_services {
+            self.unjudged = true;
+            self.objects.iter_mut().for_each(Objects::leave_unjudged);
+        }
+        let lacks_objects =
+            self.objects.as_ref().is_some_and(|objects| is_most(self.unreadable_addresses, objects.len() as u64));
+        if lacks_objects {
+            self.objects.iter_mut().for_each(Objects::lack_objects);
+        }
+        if self.unreadable > 0 && (cleans_leaks || self.is_of_pass() || lacks_services || lacks_objects) {
             return Err(NotAuditable::Unreadable { objects: self.unreadable });
         }
         if !cleans_leaks || self.services > 0 {
@@ -146,6 +163,7 @@ impl Audit {
         };
         let not_readable = |bitmap: StoredBitmap| find(Reason::RangeNotReadable, bitmap, bitmap.as_str());
         let missing = |bitmap: StoredBitmap| find(Reason::RangeMissing, bitmap, bitmap.as_str());
+        let has_services = self.services + self.unreadable_services > 0;
         let mut found = Vec::new();
         // Servers that record ClusterIPs in objects alone do not read the bitmaps that an upgrade has left over.
         if self.objects.is_none() || upgraded.is_none() {
@@ -155,12 +173,14 @@ impl Audit {
             found.extend(damaged.map(|(bitmap, _)| not_readable(bitmap)));
         }
         match &self.objects {
-            Some(objects) if self.without_addresses > 0 && !objects.lacks_cidr() => {
+            Some(objects) if has_services && !objects.has_cidrs() && !objects.lacks_cidr() => {
                 found.push(find(Reason::RangeMissing, StoredBitmap::ServiceIps, DEFAULT_SERVICE_CIDR));
             }
-            None if self.without_addresses > 0 => match service_ips {
+            None if has_services => match service_ips {
                 Presence::Missing | Presence::Uninitialised => found.push(missing(StoredBitmap::ServiceIps)),
-                Presence::Initialised if secondary_service_ips == Presence::Uninitialised => {
+                Presence::Initialised
+                    if secondary_service_ips == Presence::Uninitialised && self.without_addresses > 0 =>
+                {
                     found.push(missing(StoredBitmap::SecondaryServiceIps));
                 }
                 // The addresses are those of a damaged bitmap.
@@ -168,14 +188,9 @@ impl Audit {
             },
             _ => {}
         }
-        let has_ports = || {
-            let ports = self.ports.as_ref();
-            let outside = self.findings.iter().any(|(_, finding)| finding.reason == Reason::PortOutOfRange);
-            self.without_ports > 0 || outside || ports.is_some_and(|ports| ports.unseen && ports.is_claimed())
-        };
         match service_node_ports {
             Presence::Unreadable => found.push(not_readable(StoredBitmap::ServiceNodePorts)),
-            Presence::Missing | Presence::Uninitialised if has_ports() => {
+            Presence::Missing | Presence::Uninitialised if has_services => {
                 found.push(missing(StoredBitmap::ServiceNodePorts));
             }
             Presence::Missing | Presence::Uninitialised | Presence::Initialised | Presence::Unseen => {}
@@ -228,6 +243,12 @@ mod tests {
         audit
     }
 
+    /// With a Service that has no value of any range.
+    fn without_values(mut audit: Audit) -> Audit {
+        audit.observe(&Service { cluster_ip: "None", ..Service::default() });
+        audit
+    }
+
     fn with_range(range: &str) -> Audit {
         let mut audit = Audit::new();
         audit.without_cluster_ip_ranges();
@@ -245,7 +266,20 @@ mod tests {
         let (v4, v6) = ("10.0.0.1", "fd00::1");
         for (audit, stored, expected) in [
             (none(), bitmaps(Missing, Missing, Missing), vec![]),
-            (of(none(), &["None"]), bitmaps(Missing, Missing, Missing), vec!["RangeMissing servicenodeports"]),
+            (
+                of(none(), &["None"]),
+                bitmaps(Missing, Missing, Missing),
+                vec!["RangeMissing serviceips", "RangeMissing servicenodeports"],
+            ),
+            (without_values(none()), bitmaps(Unseen, Unseen, Missing), vec!["RangeMissing servicenodeports"]),
+            (without_values(none()), bitmaps(Unseen, Unseen, Uninitialised), vec!["RangeMissing servicenodeports"]),
+            (without_values(none()), bitmaps(Uninitialised, Missing, Initialised), vec!["RangeMissing serviceips"]),
+            (without_values(none()), bitmaps(Unseen, Unseen, Unseen), vec![]),
+            (
+                without_values(Audit::of_ip_addresses(None)),
+                bitmaps(Missing, Missing, Initialised),
+                vec!["RangeMissing kubernetes"],
+            ),
             (of(none(), &[v4]), bitmaps(Missing, Missing, Initialised), vec!["RangeMissing serviceips"]),
             (of(none(), &[v4]), bitmaps(Uninitialised, Missing, Initialised), vec!["RangeMissing serviceips"]),
             (of(with_range("10.0.0.0/24"), &[v4]), bitmaps(Initialised, Uninitialised, Initialised), vec![]),
@@ -333,7 +367,11 @@ mod tests {
         assert_eq!(refused(&mut objects, all), "1 object cannot be read, and may use or record any value");
         objects.of_pass(Default::default());
         assert_eq!(objects.check_cluster(all, false), Err(NotAuditable::Unreadable { objects: 1 }));
-        assert_eq!(lacking_of(&objects, all), [""; 0], "the address may be in the CIDR that cannot be read");
+        assert_eq!(
+            lacking_of(&objects, all),
+            ["servicenodeports"],
+            "the address may be in the CIDR that cannot be read"
+        );
     }
 
     #[test]
@@ -370,7 +408,7 @@ mod tests {
         assert_eq!(lost.finish(crate::audit::Leaks::CleanAtOnce).leaks().count(), 2);
         let mut unreadable = objects();
         unreadable.observe_unreadable(crate::audit::Unreadable::Service);
-        assert_eq!(unreadable.check_cluster(none, false), Ok(()));
+        assert_eq!(unreadable.check_cluster(none, false), Err(NotAuditable::Unreadable { objects: 1 }));
         let mut with_service = objects();
         with_service.observe(&Service {
             namespace: "default",
@@ -380,6 +418,93 @@ mod tests {
         });
         assert_eq!(with_service.check_cluster(none, true), Ok(()));
         assert_eq!(with_service.finish(crate::audit::Leaks::CleanAtOnce).leaks().count(), 1);
+    }
+
+    #[test]
+    fn without_most_services_no_value_is_leaked() {
+        let cidr = "10.0.0.0/29";
+        for (readable, unreadable, leaked) in [(3, 1, true), (1, 1, true), (0, 1, false), (1, 2, false), (2, 3, false)]
+        {
+            for by_objects in [false, true] {
+                let mut audit = if by_objects { Audit::of_ip_addresses(None) } else { Audit::new() };
+                let bits = Stored { range: cidr, data: &[0b11_1111] };
+                audit.add_cluster_ips(cidr.parse().expect("a CIDR"), bits).expect("in range");
+                let ports = Stored { range: "30000-30009", data: &[0b11] };
+                audit.add_node_ports("30000-30009".parse().expect("ports"), ports).expect("in range");
+                if by_objects {
+                    audit.add_service_cidr(cidr.parse().expect("a CIDR"), true).expect("no Service yet");
+                    let written = super::super::BitmapRevisions { written: 7, upgraded: None };
+                    audit.compare_bitmap(0, written).expect("a bitmap of ClusterIPs");
+                    for name in ["10.0.0.1", "10.0.0.6"] {
+                        let object = crate::ipaddress::IpAddressObject {
+                            name,
+                            managed_by: crate::ipaddress::ALLOCATOR,
+                            parent_resource: "services",
+                            parent_namespace: "default",
+                            parent_name: name,
+                            ..Default::default()
+                        };
+                        audit.observe_ip_address(&object).expect("an audit of IPAddress objects");
+                    }
+                }
+                // The same port twice is found whatever cannot be read.
+                for name in ["10.0.0.1", "", "a"].into_iter().take(readable) {
+                    let cluster_ip = if name == "10.0.0.1" { name } else { "None" };
+                    audit.observe(&Service {
+                        namespace: "default",
+                        name,
+                        cluster_ip,
+                        ports: &PORT,
+                        ..Service::default()
+                    });
+                }
+                for _ in 0..unreadable {
+                    audit.observe_unreadable(crate::audit::Unreadable::Service);
+                }
+                let all = bitmaps(Initialised, Missing, Initialised);
+                let expected = if leaked { Ok(()) } else { Err(NotAuditable::Unreadable { objects: unreadable }) };
+                assert_eq!(audit.check_cluster(all, false), expected);
+                let report = audit.finish(crate::audit::Leaks::CleanAtOnce);
+                let case = format!("{readable} and {unreadable}, {by_objects}");
+                assert_eq!(report.leaks().count() > 0, leaked, "{case}");
+                let alone = report.findings.iter().any(|finding| finding.reason == Reason::BitmapDisagrees);
+                assert_eq!(alone, leaked && by_objects, "{case}: {:?}", report.findings);
+                let twice = report.findings.iter().filter(|found| found.reason == Reason::PortAlreadyAllocated).count();
+                assert_eq!(twice, readable.saturating_sub(1), "{case}");
+                for range in &report.ranges {
+                    let counts = range.counts();
+                    assert_eq!(counts.clear, 0, "{case}: {counts:?}");
+                    assert_eq!(counts.leaked > 0, leaked, "{case}: {counts:?}");
+                    assert!(range.occupancy(1).all(|cell| (cell.leaked > 0) == leaked), "{case}");
+                }
+                assert_eq!(report.object_repairs().count(), 0, "{case}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_most_objects_no_address_lacks_one() {
+        for (readable, unreadable, expected) in [(2, 1, true), (1, 1, true), (1, 2, false), (0, 1, false)] {
+            let mut audit = Audit::of_ip_addresses(None);
+            audit.add_service_cidr("10.0.0.0/24".parse().expect("a CIDR"), true).expect("no Service yet");
+            for name in ["10.0.0.8", "10.0.0.9"].into_iter().take(readable) {
+                let object = crate::ipaddress::IpAddressObject { name, ..Default::default() };
+                audit.observe_ip_address(&object).expect("an audit of IPAddress objects");
+            }
+            for name in ["one", "two", "three"] {
+                let cluster_ip = if name == "three" { "10.0.0.2" } else { "10.0.0.1" };
+                audit.observe(&Service { namespace: "default", name, cluster_ip, ..Service::default() });
+            }
+            for _ in 0..unreadable {
+                audit.observe_unreadable(crate::audit::Unreadable::IpAddress);
+            }
+            let answer = audit.check_cluster(bitmaps(Missing, Missing, Initialised), false);
+            assert_eq!(answer.is_ok(), expected);
+            let report = audit.finish(crate::audit::Leaks::CleanAtOnce);
+            let found = |reason| report.findings.iter().filter(|finding| finding.reason == reason).count();
+            assert_eq!(found(Reason::ClusterIpNotAllocated), if expected { 2 } else { 0 });
+            assert_eq!(found(Reason::ClusterIpAlreadyAllocated), 1);
+        }
     }
 
     #[test]

@@ -68,7 +68,7 @@ pub use objects::{ObjectRepair, ServiceCidrReport};
 pub use occupancy::Cell;
 pub use offsets::{OffsetRun, Offsets, Values};
 pub use ranges::{Outcome, Testimony, Verdict, judge_ranges};
-pub use records::ClusterIpRecords;
+pub use records::{ClusterIpRecords, StoreContent};
 pub use report::{
     BitmapReport, Counts, Leak, OffsetState, RangeReport, RecordRepairError, Remedy, RepairOutcome, Report,
 };
@@ -226,14 +226,16 @@ pub struct Audit {
     services: u64,
     /// Objects of the cluster that could not be read.
     unreadable: u64,
-    /// One of them is a Service.
-    lacks_service: bool,
+    /// Those of them that are Services, and those that are IPAddress objects.
+    unreadable_services: u64,
+    unreadable_addresses: u64,
+    /// Most Services could not be read, so that no recorded value is known to be leaked.
+    unjudged: bool,
     claims: u64,
     /// The addresses of Services that have no range, if not all ranges of ClusterIPs are known.
     without_range: Option<HashSet<IpAddr>>,
-    /// Addresses, and Services with node ports, while there is no range of such values.
+    /// Addresses while there is no range of them.
     without_addresses: u64,
-    without_ports: u64,
     findings: Findings,
     /// Those about ranges that the audit lacks.
     lacking: Vec<Finding>,
@@ -398,7 +400,8 @@ impl Audit {
     /// refuses repairs.
     pub fn observe_unreadable(&mut self, kind: Unreadable) {
         self.unreadable = self.unreadable.saturating_add(1);
-        self.lacks_service |= matches!(kind, Unreadable::Service);
+        self.unreadable_services += u64::from(matches!(kind, Unreadable::Service));
+        self.unreadable_addresses += u64::from(matches!(kind, Unreadable::IpAddress));
         if let (Some(objects), Unreadable::ServiceCidr) = (&mut self.objects, kind) {
             objects.lack_cidr();
         }
@@ -447,8 +450,6 @@ impl Audit {
         }
         if self.ports.is_some() {
             self.observe_node_ports(service);
-        } else if !service.ports.is_empty() || service.health_check_node_port != 0 {
-            self.without_ports += u64::from(service.node_ports().next().is_some());
         }
         self.services += 1;
     }
@@ -546,9 +547,18 @@ impl Audit {
     }
 
     /// Ends the audit. Cost: O(size / 64) per bitmap; the number of IPAddress objects and Services times that of CIDRs.
-    pub fn finish(self, mut leaks: Leaks<'_>) -> Report {
+    pub fn finish(mut self, mut leaks: Leaks<'_>) -> Report {
         let (addresses, ports) = (self.count_addresses(), self.ports.as_ref().map_or(0, RangePass::count_claims));
         let mut findings = self.findings;
+        if self.unjudged {
+            let beside = self.beside.iter_mut().map(|beside| &mut beside.pass);
+            [&mut self.ipv4, &mut self.ipv6]
+                .into_iter()
+                .flatten()
+                .chain(beside)
+                .for_each(|pass| pass.hold_all(&mut findings));
+            self.ports.iter_mut().for_each(|pass| pass.hold_all(&mut findings));
+        }
         let keeps_all = self.unreadable > 0;
         let mut ranges: Vec<(usize, RangeReport)> = Vec::new();
         let of_bitmap = |unseen: bool, (index, report)| {

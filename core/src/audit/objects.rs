@@ -55,8 +55,10 @@ pub(super) struct Objects {
     other_texts: Vec<(usize, String)>,
     /// A ServiceCIDR object could not be read.
     lacks_cidr: bool,
-    /// The Services are stored elsewhere, so that the objects cannot be judged.
+    /// What Services use is not known, so that the objects cannot be judged.
     unjudged: bool,
+    /// What objects record is not known, so that an address without one may have one.
+    lacks_objects: bool,
 }
 
 #[derive(Debug)]
@@ -149,6 +151,7 @@ impl Objects {
             other_texts: Vec::new(),
             lacks_cidr: false,
             unjudged: false,
+            lacks_objects: false,
         }
     }
 
@@ -174,6 +177,15 @@ impl Objects {
     /// Says that the Services are not among those that were observed: all objects stay, and none is found.
     pub(super) fn leave_unjudged(&mut self) {
         self.unjudged = true;
+    }
+
+    /// Says that the objects are not among those that were observed: no address is found to be without one.
+    pub(super) fn lack_objects(&mut self) {
+        self.lacks_objects = true;
+    }
+
+    pub(super) fn is_unjudged(&self) -> bool {
+        self.unjudged
     }
 
     pub(super) fn has_cidrs(&self) -> bool {
@@ -425,8 +437,8 @@ impl Objects {
         if verdict == ClusterIpVerdict::Taken {
             duplicates.insert(address);
         }
-        if !has_range {
-            // Of an address whose range is not known only a second claim is certain.
+        if !has_range || self.lacks_objects || self.unjudged {
+            // Of an address whose range or object is not known only a second claim is certain.
             return ((verdict == ClusterIpVerdict::Taken).then_some(Reason::ClusterIpAlreadyAllocated), false);
         }
         let creates =

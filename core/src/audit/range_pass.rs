@@ -107,11 +107,6 @@ impl<R: Repaired> RangePass<R> {
         Ok(Self { unseen: true, ..Self::new(index, range, Stored { range: "", data: known })? })
     }
 
-    /// Whether a Service has a value of it.
-    pub(super) fn is_claimed(&self) -> bool {
-        !self.waiting.is_empty() || self.in_use.count() > 0
-    }
-
     /// The number of claims of values of the range.
     pub(super) fn count_claims(&self) -> u64 {
         (self.waiting.len() + self.duplicates.len()) as u64 + u64::from(self.in_use.count())
@@ -158,6 +153,12 @@ impl<R: Repaired> RangePass<R> {
     /// Marks an offset as in use without a claim; false if it was already.
     pub(super) fn hold(&mut self, offset: u32) -> bool {
         self.in_use.insert(offset)
+    }
+
+    /// Settles the claims, and marks all stored values as in use.
+    pub(super) fn hold_all(&mut self, findings: &mut Findings) {
+        self.evaluate(findings);
+        self.in_use.union_with(&self.stored);
     }
 
     /// The stored values that are not in use so far.

@@ -44,9 +44,42 @@ impl ClusterIpRecords {
     }
 }
 
+/// What a store has of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StoreContent {
+    /// All of it, or what a kube-apiserver keeps beside its Services in another store.
+    Cluster,
+    /// The Services, stored ranges, and nothing else: the other store of a kube-apiserver with
+    /// `--etcd-servers-overrides=/services#...`.
+    Services,
+}
+
+impl StoreContent {
+    /// Decides by the numbers of stored Services, of objects as of [`ClusterIpRecords::of`], and of others, such as the
+    /// Namespace `kube-system`, which each cluster has.
+    ///
+    /// ```
+    /// use rangekeeper::audit::StoreContent;
+    ///
+    /// assert_eq!(StoreContent::of(7, 0, 0), StoreContent::Services);
+    /// ```
+    pub fn of(services: u64, objects: u64, others: u64) -> Self {
+        if services > 0 && objects == 0 && others == 0 { Self::Services } else { Self::Cluster }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn any_other_object_shows_the_whole_cluster() {
+        for (services, objects, others, expected) in
+            [(1, 0, 0, true), (0, 0, 0, false), (1, 1, 0, false), (1, 0, 1, false), (0, 1, 1, false)]
+        {
+            assert_eq!(StoreContent::of(services, objects, others) == StoreContent::Services, expected);
+        }
+    }
 
     #[test]
     fn objects_decide_and_a_bitmap_may_be_beside_them() {

@@ -77,6 +77,8 @@ package rk
 #cgo nocallback rk_services_claims
 #cgo noescape rk_cluster_ip_records_of
 #cgo nocallback rk_cluster_ip_records_of
+#cgo noescape rk_store_content_of
+#cgo nocallback rk_store_content_of
 #cgo noescape rk_audit_new
 #cgo nocallback rk_audit_new
 #cgo noescape rk_audit_add_bitmap
@@ -929,6 +931,11 @@ func ServicesClaims(batch *Services, from uint, claims []Claim, n *uint, theErro
 // ClusterIPRecordsOf is rk_cluster_ip_records_of.
 func ClusterIPRecordsOf(objects uint64, bitmap uint32) uint32 {
 	return uint32(C.rk_cluster_ip_records_of(C.uint64_t(objects), C.uint32_t(bitmap)))
+}
+
+// StoreContentOf is rk_store_content_of.
+func StoreContentOf(services uint64, objects uint64, others uint64) uint32 {
+	return uint32(C.rk_store_content_of(C.uint64_t(services), C.uint64_t(objects), C.uint64_t(others)))
 }
 
 // AuditNew is rk_audit_new.

@@ -1482,6 +1482,18 @@ func ClusterIPRecordsOf(objects uint64, bitmap uint32) (result uint32) {
 	return number
 }
 
+// StoreContentOf is rk_store_content_of.
+func StoreContentOf(services uint64, objects uint64, others uint64) (result uint32) {
+	c := call{}
+	if c.enter(&coreCalls) != ResultOK {
+		return result
+	}
+	defer c.leave(new(Result))
+	number := uint32(c.core.Xrk_store_content_of(int64(services), int64(objects), int64(others)))
+	c.done = true
+	return number
+}
+
 // AuditNew is rk_audit_new.
 func AuditNew(tracker *LeakTracker, ipaddresses bool, unixSeconds *int64, audit **Audit) (result Result) {
 	c := call{first: (*object)(tracker)}

@@ -80,6 +80,8 @@ const (
 	ClusterIPRecordsBitmaps                 = 1
 	ClusterIPRecordsObjects                 = 2
 	ClusterIPRecordsBoth                    = 3
+	StoreContentCluster                     = 0
+	StoreContentServices                    = 1
 	BitmapServiceIPs                        = 0
 	BitmapSecondaryServiceIPs               = 1
 	BitmapServiceNodePorts                  = 2

@@ -82,7 +82,8 @@ func allocations(s *sequence) {
 			s.answer("snapshot", sum(kept), err)
 			changes, err := r.Changes(before, kept)
 			s.answer("changes", len(changes), changes[:min(len(changes), 100)], err)
-			s.answer("excludes", r.Excludes(r), r.Excludes(rangekeeper.Range{}), rangekeeper.ClusterIPRecordsOf(s.IntN(2), rangekeeper.Presence(s.IntN(5))))
+			s.answer("excludes", r.Excludes(r), r.Excludes(rangekeeper.Range{}), rangekeeper.ClusterIPRecordsOf(s.IntN(2), rangekeeper.Presence(s.IntN(5))),
+				rangekeeper.StoreContentOf(s.IntN(2), s.IntN(2), s.IntN(2)))
 		case 11:
 			if s.IntN(8) == 0 {
 				kept = append([]byte{byte(s.Uint32())}, kept...)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
@@ -47,6 +48,8 @@ func (s *Screen) Explanation(e *audit.Explanation, program string) {
 		line("Range", unknown(audit.KindServiceCIDR))
 	case e.RangeUnknown && slices.ContainsFunc(e.Findings, func(f audit.Finding) bool { return f.IsLost() }):
 		line("Range", "not known: its stored object is missing or cannot be read")
+	case e.RangeUnknown && len(e.Unknown) > 0:
+		line("Range", "not known")
 	case e.RangeUnknown:
 		flag := "--service-node-port-range"
 		if strings.ContainsAny(e.Value, ".:") {
@@ -141,8 +144,10 @@ func (s *Screen) Explanation(e *audit.Explanation, program string) {
 			}
 		}
 	}
-	if len(e.Unreadable) > 0 {
+	if slices.ContainsFunc(e.Unreadable, func(u audit.Unreadable) bool { return !u.Encrypted }) {
 		line("Remedy", "restore or delete in etcd what cannot be read; nothing is repaired before that")
+	} else if len(e.Unreadable) > 0 {
+		line("Remedy", clusterstate.ReadOverAPI)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
 )
 
@@ -163,7 +164,14 @@ func (s *Screen) unreadable(all []audit.Unreadable) {
 	for _, text := range uncertain {
 		s.text(2, "", "Uncertain, as "+text)
 	}
-	s.text(2, "", "Look at these objects with kubectl. Restore or delete a key if kube-apiserver cannot read the object either, or shows it under the name of another one; if it reads the object, only this version of rangekeeper does not. Until then leaks stay, and a repair writes nothing.")
+	objects := "these objects"
+	if slices.ContainsFunc(all, func(u audit.Unreadable) bool { return u.Encrypted }) {
+		objects = "the other objects"
+		s.text(2, "", "What is encrypted at rest is no fault: "+clusterstate.ReadOverAPI+". In an etcd leaks stay, and a repair writes nothing.")
+	}
+	if slices.ContainsFunc(all, func(u audit.Unreadable) bool { return !u.Encrypted }) {
+		s.text(2, "", "Look at "+objects+" with kubectl. Restore or delete a key if kube-apiserver cannot read the object either, or shows it under the name of another one; if it reads the object, only this version of rangekeeper does not. Until then leaks stay, and a repair writes nothing.")
+	}
 }
 
 // unknown lists what the source cannot see.
