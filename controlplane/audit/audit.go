@@ -72,6 +72,8 @@ type Audit struct {
 	missing *networkingv1.ServiceCIDR
 	// damaged says by name what is wrong with the stored ranges that cannot be read.
 	damaged map[string]error
+	// readByServers has those of them that an API server reads all the same: nothing is wrong with them.
+	readByServers map[string]bool
 	// elsewhere refuses repairs, as the Services are stored elsewhere; else nil.
 	elsewhere error
 	// servicesAlone says that the store has Services and ranges, and nothing else of the cluster.
@@ -129,7 +131,7 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 			APIVersion: APIVersion, Kind: KindAudit, Source: o.Source,
 			Ranges: []Range{},
 		},
-		damaged: map[string]error{}, servicesAlone: state.Content() == rangekeeper.StoredServices,
+		damaged: map[string]error{}, readByServers: map[string]bool{}, servicesAlone: state.Content() == rangekeeper.StoredServices,
 	}
 	if !o.Bitmap {
 		a.missing = missingServiceCIDR(state)
@@ -238,11 +240,13 @@ func (a *Audit) addBitmap(core *rangekeeper.Audit, name string, stored clusterst
 	if err == nil {
 		_, err = core.AddBitmap(r, rangekeeper.Stored{Range: text, Data: data})
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+		a.ranges = append(a.ranges, auditedRange{name: name, text: r.String(), stored: stored})
+	default:
 		a.damaged[name] = err
-		return
+		a.readByServers[name] = text == "" && clusterstate.IsReadByServers(stored.Value)
 	}
-	a.ranges = append(a.ranges, auditedRange{name: name, text: r.String(), stored: stored})
 }
 
 // compareBitmaps has the bitmaps of ClusterIPs compared with the IPAddress objects, if
@@ -337,7 +341,7 @@ func (a *Audit) LacksServices() bool { return a.elsewhere != nil }
 
 func (a *Audit) presence(name string) rangekeeper.Presence {
 	switch _, ok := a.state.Ranges[name]; {
-	case a.state.Unseen != nil:
+	case a.state.Unseen != nil, a.readByServers[name]:
 		return rangekeeper.Unseen
 	case a.damaged[name] != nil:
 		return rangekeeper.Unreadable

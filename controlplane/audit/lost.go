@@ -57,8 +57,13 @@ func (a *Audit) addLost(core *rangekeeper.Audit, byObjects bool) error {
 
 // whyLost says why a range is lost, if that is not because its store does not have it.
 func (a *Audit) whyLost(name, why string) string {
-	if _, ok := a.state.Ranges[name]; !ok && a.servicesAlone {
+	stored, ok := a.state.Ranges[name]
+	switch {
+	case !ok && a.servicesAlone:
 		return ServicesAlone
+	case a.readByServers[name]:
+		return fmt.Sprintf("key %s: %v; an API server reads it, and this version of rangekeeper does not. A server writes it "+
+			"in its own form when it next allocates or releases a value", stored.Key, a.damaged[name])
 	}
 	return why
 }

@@ -1,6 +1,7 @@
 package clusterstate
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -161,7 +162,14 @@ func (b *Bootstrap) hasAny() bool {
 }
 
 func leaseOf(kv *mvccpb.KeyValue) ServerLease {
-	return ServerLease{Key: string(kv.Key), Value: kv.Value, ModRevision: kv.ModRevision, ID: kv.Lease, State: LeaseUnknown}
+	value := kv.Value
+	// The core reads YAML in the form that servers write, and a server in any.
+	if decodeAny(new(corev1.Endpoints), value, endpointsKind) == nil && !bytes.HasPrefix(value, protobufMagic) {
+		if text, err := yamlToJSON(value); err == nil {
+			value = text
+		}
+	}
+	return ServerLease{Key: string(kv.Key), Value: value, ModRevision: kv.ModRevision, ID: kv.Lease, State: LeaseUnknown}
 }
 
 // add decodes one key. What cannot be read is unseen, and no error: the ranges can be audited all the same.

@@ -50,6 +50,7 @@ var (
 	namespaceKind   = kind{name: "Namespace", versions: []string{"v1"}}
 	ipAddressKind   = kind{name: "IPAddress", versions: networking}
 	serviceCIDRKind = kind{name: "ServiceCIDR", versions: networking}
+	rangeKind       = kind{name: "RangeAllocation", versions: []string{"v1"}}
 	validatingKind  = kind{name: "ValidatingWebhookConfiguration", versions: admission}
 	mutatingKind    = kind{name: "MutatingWebhookConfiguration", versions: admission}
 	// Servers of 1.32 and 1.33 have mutating policies, off by default, as v1alpha1.
@@ -62,6 +63,14 @@ var (
 
 // decodeInto decodes the object in value, protobuf, JSON or YAML, into o.
 func decodeInto[T any, P object[T]](o P, value []byte, k kind) error {
+	if err := decodeAny(o, value, k); err != nil {
+		return err
+	}
+	return check(o, k)
+}
+
+// decodeAny is decodeInto for an object that may have no name.
+func decodeAny[T any, P object[T]](o P, value []byte, k kind) error {
 	if err := checkEncryption(value); err != nil {
 		return err
 	}
@@ -93,16 +102,27 @@ func decodeInto[T any, P object[T]](o P, value []byte, k kind) error {
 		}
 		// As decoding protobuf leaves it.
 		o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
-	case isYAML(value):
-		text, err := yaml.YAMLToJSON(value)
-		if err != nil {
-			return fmt.Errorf("damaged YAML value: %w", err)
-		}
-		return decodeInto(o, text, k)
 	default:
-		return fmt.Errorf("neither Kubernetes protobuf nor JSON nor YAML: starts with %q", value[:min(len(value), 16)])
+		text, err := yamlToJSON(value)
+		if err != nil {
+			return err
+		}
+		return decodeAny(o, text, k)
 	}
-	return check(o, k)
+	return nil
+}
+
+// yamlToJSON returns the object in a value that is neither Kubernetes' protobuf nor JSON. An API server takes anything
+// else for YAML (apimachinery, pkg/runtime/serializer/recognizer).
+func yamlToJSON(value []byte) ([]byte, error) {
+	text, err := yaml.YAMLToJSON(value)
+	switch {
+	case err != nil && isYAML(value):
+		return nil, fmt.Errorf("damaged YAML value: %w", err)
+	case err != nil || !bytes.HasPrefix(text, []byte("{")):
+		return nil, fmt.Errorf("neither Kubernetes protobuf nor JSON nor YAML: starts with %q", value[:min(len(value), 16)])
+	}
+	return text, nil
 }
 
 // isYAML says whether a value begins with a key, as a kube-apiserver with

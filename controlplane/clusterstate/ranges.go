@@ -1,6 +1,8 @@
 package clusterstate
 
 import (
+	corev1 "k8s.io/api/core/v1"
+
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -24,4 +26,10 @@ func DecodeRange(value []byte) (text string, data []byte, err error) {
 	}
 	data, err = object.Data(nil)
 	return text, data, err
+}
+
+// IsReadByServers reports whether Kubernetes' own decoder reads a stored RangeAllocation, such as YAML that was written
+// by hand: an API server reads it, whether or not [DecodeRange] does.
+func IsReadByServers(value []byte) bool {
+	return decodeAny(new(corev1.RangeAllocation), value, rangeKind) == nil
 }

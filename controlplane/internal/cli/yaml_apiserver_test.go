@@ -111,6 +111,36 @@ func TestYAMLOnAServer(t *testing.T) {
 		t.Errorf("port %d after %d and %d", second, first, leaked)
 	}
 
+	// Somebody has edited the range by hand, in a form that a server reads. Nothing is wrong with it.
+	stored := string(storedPorts(t, etcd.Client()).Value)
+	if _, err := etcd.Client().Put(t.Context(), portsKey, "---\n# edited by hand\n"+stored); err != nil {
+		t.Fatal(err)
+	}
+	edited := etcdtest.Save(t, etcd.Client())
+	for _, source := range [][]string{{"--endpoints", etcd.Endpoints()[0]}, {"--etcd-snapshot", edited}} {
+		r := runJSON[audit.Report](t, exitOK, append([]string{"audit"}, source...)...)
+		isPorts := func(u audit.Unknown) bool {
+			return u.Range == "servicenodeports" && strings.Contains(u.Message, "an API server reads it")
+		}
+		if len(r.Findings)+len(r.Leaks) != 0 || !slices.ContainsFunc(r.Unknown, isPorts) {
+			t.Errorf("%v: findings %+v, unknown %+v", source, r.Findings, r.Unknown)
+		}
+	}
+	kept := filepath.Join(t.TempDir(), "kept.db")
+	if code, _, stderr := run(t, "repair", "--etcd-snapshot", edited, "--to-file", kept); code != exitOK {
+		t.Errorf("repair: exit code %d: %s", code, stderr)
+	}
+	if value := storedPorts(t, etcdtest.Start(t, kept).Client()).Value; string(value) != "---\n# edited by hand\n"+stored {
+		t.Errorf("repair: the range is %q", value)
+	}
+	third := create("third")
+	if data := storedRange(t, etcd.Client()).Data; data[len(data)-1-(third-30000)/8]>>((third-30000)%8)&1 != 1 {
+		t.Errorf("port %d is not in %x", third, data)
+	}
+	if r := runJSON[audit.Report](t, exitFound, at("audit")...); len(r.Findings) != 0 || len(r.Leaks) != 1 || len(r.Unknown) != 0 {
+		t.Errorf("%+v, unknown %+v", r.Findings, r.Unknown)
+	}
+
 	// A snapshot, which a server then takes as it is.
 	repaired := filepath.Join(t.TempDir(), "repaired.db")
 	if code, _, stderr := run(t, "repair", "--etcd-snapshot", snapshot, "--to-file", repaired); code != exitOK {
@@ -157,6 +187,24 @@ func TestStrangeYAML(t *testing.T) {
 	file := changed(t, "kube-1.37-dual-stack", "clean.db.gz", map[string][]byte{service: []byte(whole)})
 	if r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file); len(r.Unreadable) != 0 {
 		t.Errorf("%+v", r.Unreadable)
+	}
+}
+
+// TestLeaseByHand has the lease of a server as YAML of a form that no server writes and each reads: its findings are
+// those of the same lease as JSON.
+func TestLeaseByHand(t *testing.T) {
+	t.Parallel()
+	audited := func(value string) (reasons []string) {
+		file := changed(t, "kube-1.37-dual-stack", "clean.db.gz", map[string][]byte{"/registry/masterleases/10.1.2.3": []byte(value)})
+		for _, f := range runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file).Findings {
+			reasons = append(reasons, f.Reason+" "+f.Value)
+		}
+		return reasons
+	}
+	want := audited(`{"apiVersion":"v1","kind":"Endpoints","metadata":{},"subsets":[{"addresses":[{"ip":"10.1.2.3"}]}]}`)
+	got := audited("---\n# by hand\napiVersion: v1\nkind: \"Endpoints\"\nmetadata: {}\nsubsets:\n  - addresses:\n      - ip: 10.1.2.3\n")
+	if len(want) == 0 || !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

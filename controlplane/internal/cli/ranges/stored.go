@@ -14,8 +14,8 @@ import (
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
-// ErrNotReadable says that the stored object of a range is damaged.
-var ErrNotReadable = errors.New("the stored range cannot be read (rangekeeper explain RangeNotReadable)")
+// ErrNotReadable says that the stored object of a range is damaged, or in a form that only an API server reads.
+var ErrNotReadable = errors.New("the stored range cannot be read (rangekeeper audit says whether an API server reads it)")
 
 // Required returns the range of a name as it is stored, and says what to do if it is not.
 func (s *Store) Required(ctx context.Context, name string) (rangekeeper.Range, error) {
