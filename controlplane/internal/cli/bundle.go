@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -55,7 +56,10 @@ func (o *auditFlags) writeBundle(c *cobra.Command, a *audit.Audit) error {
 		stored := o.stored[name]
 		info.Ranges = append(info.Ranges, bundleRange{stored.Key, len(stored.Value), stored.ModRevision, stored.Version})
 	}
-	report := a.Report()
+	if o.ignoreFile != "" {
+		info.Flags = append(info.Flags, "--ignore "+o.ignoreFile)
+	}
+	report := withoutQuotes(a.Report())
 	var reported, explained bytes.Buffer
 	if err := writeAudit(&reported, a, report, screen.FormatWide, nil, o.source.Program); err != nil {
 		return err
@@ -66,6 +70,7 @@ func (o *auditFlags) writeBundle(c *cobra.Command, a *audit.Audit) error {
 		if err != nil {
 			return err
 		}
+		e.Unknown, e.Unreadable = unquotedUnknown(e.Unknown), unquotedUnreadable(e.Unreadable)
 		shown.Blank()
 		shown.Explanation(e, o.source.Program)
 	}
@@ -94,6 +99,32 @@ func (o *auditFlags) writeBundle(c *cobra.Command, a *audit.Audit) error {
 	}
 	fmt.Fprintf(o.stderr, "rangekeeper: wrote %s; it has names and addresses of Services, so look at it before you pass it on\n", o.bundle)
 	return nil
+}
+
+// quoted is text of a stored object in a message of a decoder.
+var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|` + "`[^`]*`")
+
+// withoutQuotes returns a report whose messages about what cannot be read quote nothing of it.
+func withoutQuotes(r *audit.Report) *audit.Report {
+	without := *r
+	without.Unreadable, without.Unknown = unquotedUnreadable(r.Unreadable), unquotedUnknown(r.Unknown)
+	return &without
+}
+
+func unquotedUnreadable(all []audit.Unreadable) []audit.Unreadable {
+	all = slices.Clone(all)
+	for i := range all {
+		all[i].Message = quoted.ReplaceAllString(all[i].Message, "...")
+	}
+	return all
+}
+
+func unquotedUnknown(all []audit.Unknown) []audit.Unknown {
+	all = slices.Clone(all)
+	for i := range all {
+		all[i].Message = quoted.ReplaceAllString(all[i].Message, "...")
+	}
+	return all
 }
 
 // explainedValues returns the first values of the worst findings and leaks.

@@ -58,7 +58,12 @@ func TestBundle(t *testing.T) {
 		"/registry/secrets/default/token": `{"apiVersion":"v1","kind":"Secret","metadata":{"namespace":"default","name":"token"},"stringData":{"token":"` + hidden + `"}}`,
 		"/registry/services/specs/default/annotated": `{"apiVersion":"v1","kind":"Service","metadata":{"namespace":"default","name":"annotated","annotations":{"a":"` + hidden + `"},"labels":{"a":"` + hidden + `"}},` +
 			`"spec":{"type":"NodePort","clusterIP":"10.96.0.9","externalName":"` + hidden + `","selector":{"a":"` + hidden + `"},"ports":[{"port":80,"nodePort":1}]}}`,
-		"/registry/services/specs/default/damaged": "\x00damaged object that has " + hidden + hidden,
+		"/registry/services/specs/default/damaged":        hidden + hidden,
+		"/registry/services/specs/default/key":            "apiVersion: v1\nkind: Service\nmetadata:\n  annotations:\n    ? [" + hidden + "]\n    : a\n",
+		"/registry/services/specs/default/null":           "apiVersion: v1\nkind: Service\nmetadata:\n  annotations: {~: " + hidden + "}\n",
+		"/registry/services/specs/default/number":         "apiVersion: v1\nkind: Service\nmetadata:\n  annotations: {a: !!int " + hidden + "}\n",
+		"/registry/services/specs/default/time":           "apiVersion: v1\nkind: Service\nmetadata:\n  creationTimestamp: " + hidden + "\n",
+		"/registry/services/endpoints/default/kubernetes": "apiVersion: v1\nkind: Endpoints\nmetadata:\n  annotations: {a: !!int " + hidden + "}\n",
 	} {
 		if _, err := e.Client().Put(t.Context(), key, value); err != nil {
 			t.Fatal(err)
@@ -67,7 +72,8 @@ func TestBundle(t *testing.T) {
 	t.Setenv("ETCDCTL_PASSWORD", hidden)
 	endpoint := e.Endpoints()[0]
 	path := filepath.Join(t.TempDir(), "bundle.tar.gz")
-	code, stdout, stderr := run(t, "audit", "--endpoints", endpoint, "--user", "root:"+hidden, "--bundle", path)
+	known := etcdtest.Write(t, []byte("apiVersion: rangekeeper/v1\nkind: IgnoreList\nentries: []\n"))
+	code, stdout, stderr := run(t, "audit", "--endpoints", endpoint, "--user", "root:"+hidden, "--bundle", path, "--ignore", known)
 	if code != exitFound || !strings.Contains(stdout, "break traffic now") || !strings.Contains(stderr, "rangekeeper: wrote "+path+"; it has names and addresses of Services") {
 		t.Fatalf("exit code %d, %s%s", code, stdout, stderr)
 	}
@@ -95,7 +101,7 @@ func TestBundle(t *testing.T) {
 	if err := json.Unmarshal([]byte(files["rangekeeper-bundle/about.json"]), &about); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(about.Flags, []string{"--endpoints " + endpoint, "--user root"}) || !strings.HasPrefix(about.Servers[endpoint], "etcd 3.") || len(about.Ranges) != 3 ||
+	if !slices.Equal(about.Flags, []string{"--endpoints " + endpoint, "--user root", "--ignore " + known}) || !strings.HasPrefix(about.Servers[endpoint], "etcd 3.") || len(about.Ranges) != 3 ||
 		about.Ranges[0].Bytes == 0 || about.Ranges[0].ModRevision == 0 || !strings.HasPrefix(about.Version, "0.") {
 		t.Errorf("%+v", about)
 	}

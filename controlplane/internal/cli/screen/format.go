@@ -3,9 +3,12 @@ package screen
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -67,10 +70,24 @@ func write(w io.Writer, document any, format, indent string) error {
 	out := b.Bytes()
 	if format == FormatYAML {
 		var err error
-		if out, err = yaml.JSONToYAML(out); err != nil {
+		if out, err = yaml.JSONToYAML(escapedForYAML(out)); err != nil {
 			return err
 		}
 	}
 	_, err := w.Write(out)
 	return err
+}
+
+// escapedForYAML escapes the characters that JSON allows in a string and YAML only escaped
+// (https://yaml.org/spec/1.2.2/#51-character-set).
+func escapedForYAML(text []byte) []byte {
+	out := make([]byte, 0, len(text))
+	for _, r := range string(text) {
+		if r >= 0x7f && r < 0xa0 || r >= 0xfeff && r <= 0xffff && !unicode.IsPrint(r) {
+			out = fmt.Appendf(out, `\u%04x`, r)
+		} else {
+			out = utf8.AppendRune(out, r)
+		}
+	}
+	return out
 }

@@ -3,7 +3,11 @@ package screen
 import (
 	"bytes"
 	"os"
+	"strings"
 	"testing"
+	"unicode/utf8"
+
+	"sigs.k8s.io/yaml"
 )
 
 // TestWriteOneOf writes two documents, which a reader of many finds.
@@ -21,6 +25,25 @@ func TestWriteOneOf(t *testing.T) {
 		if b.String() != want {
 			t.Errorf("%s: %q, want %q", format, b.String(), want)
 		}
+	}
+}
+
+// TestYAMLOfAnyText writes each character of the Basic Multilingual Plane that JSON has, and reads it with Kubernetes'
+// library.
+func TestYAMLOfAnyText(t *testing.T) {
+	var text strings.Builder
+	for r := rune(0); r <= 0xffff; r++ {
+		if utf8.ValidRune(r) {
+			text.WriteRune(r)
+		}
+	}
+	var b bytes.Buffer
+	var got map[string]string
+	if err := WriteDocument(&b, map[string]string{"text": text.String()}, FormatYAML); err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(b.Bytes(), &got); err != nil || got["text"] != text.String() {
+		t.Errorf("%v: %d bytes, want %d", err, len(got["text"]), text.Len())
 	}
 }
 
