@@ -40,6 +40,8 @@ type Explanation struct {
 	Services []string `json:"services"`
 	// NamedBy are the namespace/name of the Services of a file that name the value or have it; nil without a file.
 	NamedBy []string `json:"namedBy,omitempty"`
+	// ParentRef is what its IPAddress object is said to be of, as in [Finding], if no Service uses it.
+	ParentRef string `json:"parentRef,omitempty"`
 	// Findings are those about it.
 	Findings []Finding `json:"findings"`
 	// Unknown is what the source cannot see of the ranges that hand it out, as in [Report].
@@ -110,6 +112,13 @@ func (a *Audit) explain(value rangekeeper.Value, users []string) *Explanation {
 		}
 	}
 	e.Services = append([]string{}, users...)
+	if len(users) == 0 && !value.IsPort() {
+		for o := range a.state.IPAddresses.All() {
+			if o.Name == e.Value {
+				e.ParentRef = parentRef(&o)
+			}
+		}
+	}
 	e.Findings = a.findingsAbout(value)
 	leaked := slices.ContainsFunc(a.report.Leaks, func(l Leak) bool { return l.Value == e.Value })
 	isUnseen := e.RangeUnknown || slices.ContainsFunc(e.Places, func(p Place) bool { return p.Allocated == nil })
@@ -119,15 +128,29 @@ func (a *Audit) explain(value rangekeeper.Value, users []string) *Explanation {
 	return e
 }
 
-// HasConflict reports whether several Services of a file name the value, or another one uses it already.
-func (e *Explanation) HasConflict() bool { return len(e.NamedBy) > 1 || len(e.OtherUsers()) > 0 }
-
-// OtherUsers are the Services that use a value that others of a file name.
-func (e *Explanation) OtherUsers() []string {
-	if e.NamedBy == nil {
-		return nil
+// Conflict says why a server refuses the value to a Service of a file that names it, for people; empty if nothing speaks
+// against it, or it is not from a file.
+func (e *Explanation) Conflict() string {
+	names := strings.Join(e.NamedBy, ", ")
+	others := slices.DeleteFunc(slices.Clone(e.Services), func(user string) bool { return slices.Contains(e.NamedBy, user) })
+	isRecorded := slices.ContainsFunc(e.Places, func(p Place) bool { return p.Allocated != nil && *p.Allocated })
+	switch {
+	case e.NamedBy == nil:
+		return ""
+	case len(others) > 0:
+		return names + " cannot use it: " + strings.Join(others, ", ") + " does"
+	case len(e.NamedBy) > 1:
+		return "several Services of the file name it: " + names
+	case len(e.Services) > 0:
+		return ""
+	case len(e.Places) == 0 && !e.RangeUnknown:
+		return names + " cannot use it: no range hands it out"
+	case isRecorded && e.ParentRef != "":
+		return names + " cannot use it: its IPAddress object is of " + e.ParentRef
+	case isRecorded:
+		return names + " cannot use it: it is recorded as allocated"
 	}
-	return slices.DeleteFunc(slices.Clone(e.Services), func(user string) bool { return slices.Contains(e.NamedBy, user) })
+	return ""
 }
 
 // IsLeaked reports whether it is known to be leaked.

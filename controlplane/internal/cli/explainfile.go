@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -60,6 +61,10 @@ func explainFile(c *cobra.Command, s *source.Source, path, inNamespace, format s
 	faulty, seen := false, sets.New[string]()
 	for i := range named {
 		name := named[i].Namespace + "/" + named[i].Name
+		for _, fault := range refusals(&named[i]) {
+			fmt.Fprintf(c.ErrOrStderr(), "rangekeeper: Service %s of %s %s\n", screen.Printable(name), path, fault)
+			faulty = true
+		}
 		all, err := a.ExplainService(named[i].Namespace, named[i].Name)
 		isThere := err == nil
 		if err != nil && !errors.Is(err, audit.ErrNone) {
@@ -94,7 +99,7 @@ func explainFile(c *cobra.Command, s *source.Source, path, inNamespace, format s
 			}
 			shown.Blank()
 			shown.Explanation(e, s.Program)
-			faulty = faulty || e.IsLeaked() || e.HasConflict() || len(e.Findings)+len(e.Unreadable) > 0
+			faulty = faulty || e.IsLeaked() || e.Conflict() != "" || len(e.Findings)+len(e.Unreadable) > 0
 			if !seen.Has(e.Value) {
 				seen.Insert(e.Value)
 				document.Values = append(document.Values, e)
@@ -107,6 +112,31 @@ func explainFile(c *cobra.Command, s *source.Source, path, inNamespace, format s
 		err = screen.WriteDocument(c.OutOrStdout(), document, format)
 	}
 	return foundIf(faulty, err)
+}
+
+// refusals says what no server takes in the fields of a Service that name values, whatever the cluster has
+// (pkg/apis/core/validation, ValidateService).
+func refusals(s *corev1.Service) (faults []string) {
+	if s.Spec.ClusterIP == "" && len(s.Spec.ClusterIPs) > 0 {
+		faults = append(faults, "has clusterIPs and no clusterIP")
+	}
+	type use struct {
+		protocol corev1.Protocol
+		port     int32
+	}
+	seen := sets.New[use]()
+	for _, p := range s.Spec.Ports {
+		one := use{cmp.Or(p.Protocol, corev1.ProtocolTCP), p.NodePort}
+		switch {
+		case p.NodePort == 0:
+		case p.NodePort < 0 || p.NodePort > 65535:
+			faults = append(faults, fmt.Sprintf("has the node port %d, which is no port", p.NodePort))
+		case seen.Has(one):
+			faults = append(faults, fmt.Sprintf("has the node port %d twice for %s", p.NodePort, one.protocol))
+		}
+		seen.Insert(one)
+	}
+	return faults
 }
 
 // readServices reads the Services of a file, in YAML documents or JSON. Objects of other kinds are passed over.
@@ -128,7 +158,7 @@ func readServices(path string) (services []corev1.Service, err error) {
 			break
 		}
 		if err == nil {
-			err = appendServices(document, &services, &others)
+			err = appendServices(document, "", &services, &others)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("document %d: %w", n, err)
@@ -140,8 +170,9 @@ func readServices(path string) (services []corev1.Service, err error) {
 	return services, nil
 }
 
-// appendServices appends the Services of one document, and counts the objects of other kinds.
-func appendServices(document []byte, services *[]corev1.Service, others *int) error {
+// appendServices appends the Services of one document, and counts the objects of other kinds. kind is that of an object
+// that has none.
+func appendServices(document []byte, kind string, services *[]corev1.Service, others *int) error {
 	text, err := sigsyaml.YAMLToJSON(document)
 	if err != nil {
 		return inOneLine(err)
@@ -153,7 +184,7 @@ func appendServices(document []byte, services *[]corev1.Service, others *int) er
 	if err := json.Unmarshal(text, &object); err != nil {
 		return err
 	}
-	switch object.Kind {
+	switch cmp.Or(object.Kind, kind) {
 	case "Service":
 		var service corev1.Service
 		if err := json.Unmarshal(text, &service); err != nil {
@@ -161,8 +192,9 @@ func appendServices(document []byte, services *[]corev1.Service, others *int) er
 		}
 		*services = append(*services, service)
 	case "List", "ServiceList":
+		kind, _ := strings.CutSuffix(object.Kind, "List") // the API leaves it out of the items
 		for i, item := range object.Items {
-			if err := appendServices(item, services, others); err != nil {
+			if err := appendServices(item, kind, services, others); err != nil {
 				return fmt.Errorf("item %d: %w", i+1, err)
 			}
 		}

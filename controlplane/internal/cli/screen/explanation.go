@@ -85,9 +85,9 @@ func (s *Screen) Explanation(e *audit.Explanation, program string) {
 		allocated := "no"
 		switch {
 		case p.Allocated == nil && p.State.InUse:
-			allocated = "unknown: a Service uses it, but the bitmap cannot be read over the Kubernetes API"
+			allocated = "unknown: a Service uses it, but the bitmap is not seen"
 		case p.Allocated == nil:
-			allocated = "unknown: no Service uses it, and the bitmap cannot be read over the Kubernetes API"
+			allocated = "unknown: no Service uses it, and the bitmap is not seen"
 		case p.State.Stored:
 			allocated = "yes"
 		case p.Mode == audit.ModeIPAddress:
@@ -105,10 +105,11 @@ func (s *Screen) Explanation(e *audit.Explanation, program string) {
 		}
 	}
 	line("Services", services)
-	if others := e.OtherUsers(); len(others) > 0 {
-		line("Conflict", Printable(strings.Join(e.NamedBy, ", "))+" cannot use it: "+Printable(strings.Join(others, ", "))+" does")
-	} else if e.HasConflict() {
-		line("Conflict", "several Services of the file name it: "+Printable(strings.Join(e.NamedBy, ", ")))
+	if conflict := e.Conflict(); conflict != "" {
+		line("Conflict", Printable(conflict))
+	}
+	if e.ParentRef != "" {
+		line("Object", "its IPAddress object is of "+Printable(e.ParentRef))
 	}
 	for _, u := range e.Unknown {
 		line("Unknown", escaped(u.Message))
@@ -129,9 +130,6 @@ func (s *Screen) Explanation(e *audit.Explanation, program string) {
 	}
 	shown := map[string]bool{} // findings about several Services may be the same
 	for _, f := range e.Findings {
-		if f.ParentRef != "" {
-			line("Object", "its IPAddress object is of "+Printable(f.ParentRef))
-		}
 		if text := f.Reason + ": " + f.Message; !shown[text] {
 			line("Finding", escaped(text))
 			shown[text] = true
