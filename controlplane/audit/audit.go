@@ -119,11 +119,11 @@ func (r *auditedRange) isBitmap(name string) bool {
 // Cost: proportional to the number of objects.
 func New(state *clusterstate.State, o Options) (*Audit, error) {
 	if len(state.Ranges)+state.Services.Len()+len(state.ServiceCIDRs)+len(state.Unreadable) == 0 {
-		err := errors.New("no range, ServiceCIDR or Service is stored")
+		const nothing = "no range, ServiceCIDR or Service is stored"
 		if prefix := state.Identity.Prefix; prefix != "" { // none over an API
-			err = fmt.Errorf("%w below %s; --prefix names another prefix of the keys", err, prefix)
+			return nil, fmt.Errorf("%s below %s; --prefix names another prefix of the keys", nothing, prefix)
 		}
-		return nil, err
+		return nil, fmt.Errorf("%w: %s, as on a server that has just started; try again", clusterstate.ErrAPINotReady, nothing)
 	}
 	a := &Audit{
 		state: state, atRest: o.Pass == nil && o.Now.IsZero(),

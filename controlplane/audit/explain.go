@@ -128,8 +128,8 @@ func (a *Audit) explain(value rangekeeper.Value, users []string) *Explanation {
 	return e
 }
 
-// Conflict says why a server refuses the value to a Service of a file that names it, for people; empty if nothing speaks
-// against it, or it is not from a file.
+// Conflict says why a server refuses the value to a Service of a file that names it, for people; empty if nothing
+// speaks against it, or it is not from a file.
 func (e *Explanation) Conflict() string {
 	names := strings.Join(e.NamedBy, ", ")
 	others := slices.DeleteFunc(slices.Clone(e.Services), func(user string) bool { return slices.Contains(e.NamedBy, user) })

@@ -521,6 +521,9 @@ func (r *apiReader) get(path, next string, page interface {
 	return nil
 }
 
+// notReady are the codes by which a server that starts or lacks its etcd, and a gateway before it, ask to try again.
+var notReady = []int{http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
+
 // explainAPI turns an error of the client into one that helps its reader; ctx is the caller's context, whose end is no
 // fault of the server.
 func explainAPI(ctx context.Context, err error) error {
@@ -538,7 +541,7 @@ func explainAPI(ctx context.Context, err error) error {
 		return fmt.Errorf("the credential plugin of the kubeconfig failed: %w", err)
 	case !errors.As(err, &status):
 		return fmt.Errorf("%w: %w", ErrAPIUnreachable, err)
-	case apierrors.IsServiceUnavailable(err), apierrors.IsTooManyRequests(err), apierrors.IsTimeout(err):
+	case slices.Contains(notReady, int(status.Status().Code)), apierrors.IsTimeout(err):
 		return fmt.Errorf("%w: %w; try again", ErrAPINotReady, err)
 	}
 	return err

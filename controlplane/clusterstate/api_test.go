@@ -155,6 +155,7 @@ func TestReadAPIErrors(t *testing.T) {
 		{"it said StorageReadError; a server answers so", false, http.StatusInternalServerError, metav1.StatusReasonStoreReadError},
 		{"the API server cannot serve this now: it said ServiceUnavailable; try again", true, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable},
 		{"the API server cannot serve this now: it said TooManyRequests; try again", true, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests},
+		{"the API server cannot serve this now: it said ", true, http.StatusBadGateway, metav1.StatusReasonUnknown},
 		{"the API server cannot serve this now: it said Timeout; try again", true, http.StatusGatewayTimeout, metav1.StatusReasonTimeout},
 		{"it said NotFound", false, http.StatusNotFound, metav1.StatusReasonNotFound},
 		{"the answer is not a list of Kubernetes objects", false, http.StatusOK, map[string]any{}},
