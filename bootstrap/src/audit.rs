@@ -482,12 +482,21 @@ fn judge_objects(objects: &KubernetesObjects, leases: Option<&Leases<'_>>, obser
     let before = verdict.findings.len();
     // Without any lease, servers keep the endpoints in another way, or none of them runs.
     let keepers = leases.filter(|leases| !leases.live.is_empty());
+    // A server that renews its lease creates Endpoints that it does not find (lease.go, ReconcileEndpoints).
+    let are_elsewhere =
+        objects.endpoints.is_none() && observed.renewed.iter().any(|lease| check(lease, None).0.is_some());
     if leases.is_some() && keepers.is_none() && objects.exist() && !observed.at_rest {
         verdict.unseen.push(Unseen::LiveServers);
     }
     if let Some(leases) = keepers {
         if objects.endpoints.is_none() {
-            let message = "servers hold leases, and the Endpoints of the Service kubernetes do not exist".into();
+            let why = if are_elsewhere {
+                "; a server has renewed its lease meanwhile and not created them here: it keeps them in another etcd \
+                 (--etcd-servers-overrides), or may not write them"
+            } else {
+                ""
+            };
+            let message = format!("servers hold leases, and the Endpoints of the Service kubernetes do not exist{why}");
             verdict.about(Reason::EndpointsMissing, NAME, key(Kind::Endpoints), message);
         }
         for address in found.iter().filter(|address| !leases.may_have(address)) {
@@ -545,7 +554,8 @@ fn judge_objects(objects: &KubernetesObjects, leases: Option<&Leases<'_>>, obser
         if ports.is_none() && keepers.is_some() {
             verdict.unseen.push(Unseen::Port);
         }
-        let repairs = ports.map(|ports| repair_endpoints(objects, own, ports, leases, &alive)).unwrap_or_default();
+        let repairs = ports.filter(|_| !are_elsewhere);
+        let repairs = repairs.map(|ports| repair_endpoints(objects, own, ports, leases, &alive)).unwrap_or_default();
         let (is_possible, is_due) = (!repairs.is_empty(), may_repair(objects, observed));
         for finding in &mut verdict.findings[before..] {
             let is_left = finding.reason == Reason::EndpointWithoutLease && alive.contains(&finding.value);

@@ -209,11 +209,12 @@ var entries = []Entry{
 	},
 	{
 		"EndpointsMissing", "The Service kubernetes has no Endpoints",
-		"Servers hold leases, and the Endpoints of the Service kubernetes do not exist.",
+		"Servers hold leases, and the Endpoints of the Service kubernetes do not exist in this etcd. Servers with " +
+			"--etcd-servers-overrides can keep them in another one: an audit over the Kubernetes API sees them there.",
 		"No Pod reaches the API server through the Service.",
 		"Each server that lives creates the Endpoints within 10 seconds. If none does, `rangekeeper repair --endpoints " +
 			"... --apply` creates them after a second look, 30 seconds later, with the addresses of the leases and the port " +
-			"on which two of Service, Endpoints and slice agree. Then look for a lease that cannot be read " +
+			"on which two of Service, Endpoints and slice agree, but not beside a server that renews its lease. Then look for a lease that cannot be read " +
 			"(LeaseNotValid), and at the servers' logs.",
 	},
 	{
@@ -273,7 +274,8 @@ var entries = []Entry{
 	},
 	{
 		"NamespaceMissing", "A system namespace does not exist",
-		"default, kube-system, kube-public or kube-node-lease does not exist.",
+		"default, kube-system, kube-public or kube-node-lease does not exist in this etcd. Servers with --etcd-servers-overrides " +
+			"can keep namespaces in another one: an audit over the Kubernetes API sees them there.",
 		"Nothing can be created in it: without kube-node-lease, for example, nodes do not report that they live.",
 		"Each API server that lives creates it within a minute. If it does not, look at its log: an admission webhook may " +
 			"refuse it.",

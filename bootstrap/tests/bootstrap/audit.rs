@@ -415,7 +415,7 @@ fn clusters_in_any_state_are_judged_like_a_naive_model() {
     println!(
         "{cases} clusters: {with_repairs} with repairs, {written} with Endpoints or slices written, {created} with Endpoints created, {mirrored} mirrored, {right} right; {seen:?}"
     );
-    assert!(cases >= 15_000 && with_repairs > 3_000 && written > 200 && created > 30 && right > 200 && mirrored > 200);
+    assert!(cases >= 15_000 && with_repairs > 3_000 && written > 200 && created > 15 && right > 200 && mirrored > 200);
     assert_eq!(seen.len(), Reason::ALL.len(), "{seen:?}");
     assert!(seen.values().all(|count| *count > 200), "{seen:?}");
 }
@@ -526,6 +526,10 @@ fn check_repairs(observed: &Observed, verdict: &Verdict) {
             }
             Request::Update(object) | Request::Create(object) => {
                 assert!(!observed.at_rest && long && !model.expiring.is_empty() && model.doubtful.is_empty());
+                // A server that writes its lease writes Endpoints, too, wherever it keeps them.
+                let are_missing = observed.objects.as_ref().is_some_and(|objects| objects.endpoints.is_none());
+                let renews = observed.renewed.iter().any(|lease| Lease::decode(&lease.value).is_ok());
+                assert!(!are_missing || !renews, "{:?}", observed.renewed);
                 match object {
                     Object::Endpoints(endpoints) => {
                         check_endpoints(endpoints).unwrap();
