@@ -148,9 +148,10 @@ func (l *SharedLedger) Poll(now time.Time) (LedgerRequest, error) {
 	return request, nil
 }
 
-// Got records the value of the store and its token; a nil token if there is no value. The error is a *LedgerError if
-// the value is no ledger of the pool (ErrOtherRange, ErrUnreadable, ErrEncrypted), or if the store had a value and has
-// none now (ErrUnreadable). Then the value is got again. Call Unanswered after any other error.
+// Got records the value of the store and its token; a nil token if there is no value. The value is empty only at a
+// place that never had a ledger: if somebody has emptied one, call Unanswered. The error is a *LedgerError if the value
+// is no ledger of the pool (ErrOtherRange, ErrUnreadable, ErrEncrypted), or if the store had a value and has none now
+// (ErrUnreadable). Then the value is got again. Call Unanswered after any other error.
 func (l *SharedLedger) Got(value, token []byte) error {
 	answer := uint32(rk.LedgerAnswerGot)
 	if token == nil {

@@ -2739,7 +2739,10 @@ typedef uint32_t rk_ledger_answer;
 enum {
   /** There was no answer, or one that does not say whether the value was put. */
   RK_LEDGER_ANSWER_NONE = 1801,
-  /** The store has this value with this token. */
+  /**
+   * The store has this value with this token. It is empty only at a place that never had a ledger: if somebody has
+   * emptied one, answer RK_LEDGER_ANSWER_NONE.
+   */
   RK_LEDGER_ANSWER_GOT = 1802,
   /** The store has no value. */
   RK_LEDGER_ANSWER_MISSING = 1803,

@@ -14,7 +14,7 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rangekeeper::ledger::{
     AllocateError, Allocation, Change, ChangeTicket, Choice, CoolDown, Ledger, LedgerValue, Memory, OpenError, Outcome,
-    Pool, Put, Request, SharedLedger, Store as _, Token, Want,
+    Pool, Put, Request, RunError, SharedLedger, Store as _, Token, Want,
 };
 
 /// A row, and the network before it.
@@ -350,6 +350,22 @@ fn a_store_that_is_emptied_is_no_new_ledger() {
     // Once it is there again, all goes on.
     finish(&mut ledger, &mut row, &mut rng);
     assert_eq!(ledger.known().map(Ledger::used), Some(2));
+}
+
+#[test]
+fn a_program_that_begins_refuses_an_emptied_store() {
+    let ((mut ledger, mut rng), mut row) = (program(), Memory::default());
+    let Ok(Put::Stored(token)) = row.put(Vec::new(), None) else { panic!("{row:?}") };
+    let ticket = ledger.submit(allocate(Want::Any, Some("a")));
+    for _ in 0..2 {
+        let run = ledger.run(&mut row, || Duration::ZERO, &mut rng);
+        assert_eq!(run, Err(RunError::Open(OpenError::Empty)));
+        assert_eq!(row.get(), Ok(Some((Vec::new(), token.clone()))), "nothing is written");
+        assert_eq!(ledger.outcome(ticket), None);
+    }
+    // Once it is deleted, a new ledger begins.
+    assert_eq!(ledger.run(&mut Memory::default(), || Duration::ZERO, &mut rng), Ok(()));
+    assert!(matches!(ledger.take_outcome(ticket), Some(Outcome::Allocated(_))));
 }
 
 #[test]

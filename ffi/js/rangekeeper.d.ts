@@ -81,7 +81,10 @@ export class TooLargeError extends Error {}
 
 /** A store of one value, such as a row of a database, an object with an ETag, or a key of Durable Objects. */
 export interface Store {
-  /** The value and its token; undefined if there is no value. A token differs for each write, also of the same value. */
+  /**
+   * The value and its token; undefined if there is no value. A token differs for each write, also of the same value. An
+   * empty value is refused: somebody has emptied it.
+   */
   get(): Promise<{ value: Uint8Array; token: string } | undefined>;
   /**
    * Puts a value if the token of the stored one is this; undefined if there must be none. Returns the new token, or

@@ -454,6 +454,9 @@ class SharedLedger {
       else this.#answered(ANSWER.put, undefined, tokenOf(answer));
     } else if (answer == null) {
       this.#answered(ANSWER.missing);
+    } else if (answer.value?.length === 0) {
+      // A new ledger in place of one that somebody has emptied would give all its values again.
+      throw new Error("the stored ledger is empty: put it back, or delete what is stored to begin with a new one");
     } else {
       this.#answered(ANSWER.got, answer.value, tokenOf(answer.token));
     }

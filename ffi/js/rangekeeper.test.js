@@ -170,6 +170,8 @@ test("a store that answers what it should not", async () => {
   await assert.rejects(ledger.allocate({}, "d"), /token/);
   store.get = async () => ({ token: "1" });
   await assert.rejects(ledger.allocate({}, "d"));
+  store.get = async () => ({ value: new Uint8Array(), token: "1" });
+  await assert.rejects(sharedLedger(vnis, store).allocate({}, "d"), /is empty/); // also one that has read no other
   store.get = answers.get;
   assert.equal((await ledger.allocate({}, "a")).first, "4096");
   await assert.rejects(ledger.allocate({}, "\ud800"), refused("INVALID_ARGUMENT", "well formed"));

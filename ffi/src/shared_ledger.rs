@@ -61,7 +61,8 @@ pub struct rk_ledger_request {
 pub type rk_ledger_answer = u32;
 /// There was no answer, or one that does not say whether the value was put.
 pub const RK_LEDGER_ANSWER_NONE: rk_ledger_answer = 1801;
-/// The store has this value with this token.
+/// The store has this value with this token. It is empty only at a place that never had a ledger: if somebody has
+/// emptied one, answer RK_LEDGER_ANSWER_NONE.
 pub const RK_LEDGER_ANSWER_GOT: rk_ledger_answer = 1802;
 /// The store has no value.
 pub const RK_LEDGER_ANSWER_MISSING: rk_ledger_answer = 1803;

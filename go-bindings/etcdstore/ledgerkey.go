@@ -31,6 +31,10 @@ func (k LedgerKey) Get(ctx context.Context) (value, token []byte, err error) {
 	if err != nil || len(answer.Kvs) == 0 {
 		return nil, nil, err
 	}
+	// A new ledger in place of one that somebody has emptied would give all its values again.
+	if len(answer.Kvs[0].Value) == 0 {
+		return nil, nil, fmt.Errorf("key %s is empty; put its ledger back, or delete the key to begin with a new one", k.Key)
+	}
 	return answer.Kvs[0].Value, revisionToken(answer.Kvs[0].ModRevision), nil
 }
 

@@ -40,6 +40,9 @@ func IsTooLargeForEtcd(err error) bool {
 type Store interface {
 	// Get returns the value and its token; a nil token if there is no value. A token differs for each write of the
 	// value, also if it writes the same value again: a hash of the value is none.
+	//
+	// A value that somebody has emptied is an error, which says where it is: a new ledger in its place would give all
+	// values again. A token without a value is that of a place which never had a ledger, such as a field of an object.
 	Get(ctx context.Context) (value, token []byte, err error)
 	// Put puts a value, which is never empty, if the token of the stored one is this; a nil token if there must be no
 	// value. It returns the new token. The error is ErrChanged or ErrTooLarge if nothing was put, and never will be by
@@ -62,6 +65,9 @@ type Memory struct {
 func (m *Memory) Get(context.Context) (value, token []byte, err error) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
+	if m.version > 0 && len(m.value) == 0 {
+		return nil, nil, errors.New("the value is empty")
+	}
 	return slices.Clone(m.value), m.token(), nil
 }
 

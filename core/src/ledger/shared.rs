@@ -88,7 +88,8 @@ pub trait Store {
     /// Why there was no answer.
     type Error;
 
-    /// The value and its token; `None` if there is none.
+    /// The value and its token; `None` if there is none. One that is empty was emptied by somebody:
+    /// [`SharedLedger::run`] refuses it, as a new ledger would give all its values again.
     ///
     /// # Errors
     /// If there was no answer.
@@ -398,7 +399,8 @@ impl SharedLedger {
     /// Makes the requests to a store that it takes to end all changes that wait. `clock` tells the time since 1970.
     ///
     /// # Errors
-    /// If the store does not answer, or has something else. Changes that have not ended wait for the next run.
+    /// If the store does not answer, or has something else, or an empty value. Changes that have not ended wait for the
+    /// next run.
     pub fn run<S: Store>(
         &mut self,
         store: &mut S,
@@ -407,7 +409,13 @@ impl SharedLedger {
     ) -> Result<(), RunError<S::Error>> {
         while let Some(request) = self.next_request(clock(), rng) {
             let answered = match request {
-                Request::Get => store.get().map(|stored| self.got(stored)),
+                Request::Get => store.get().map(|stored| match stored {
+                    Some((value, _)) if value.is_empty() => {
+                        self.unanswered();
+                        Err(OpenError::Empty)
+                    }
+                    stored => self.got(stored),
+                }),
                 Request::Put { value, token } => store.put(value, token).map(|put| {
                     match put {
                         Put::Stored(token) => self.put(token),
@@ -438,7 +446,8 @@ impl SharedLedger {
         Request::Get
     }
 
-    /// The value was got; `None` if there is none.
+    /// The value was got; `None` if there is none. It is empty only at a place that never had a ledger, such as a field
+    /// of an object: if somebody has emptied one, call [`unanswered`](Self::unanswered).
     ///
     /// # Errors
     /// If the value is no ledger of the pool, or is missing or empty and was not before: a new one would give all

@@ -54,6 +54,9 @@ pub enum OpenError {
     /// A [`SharedLedger`](super::SharedLedger) had a value in its store, which is missing or empty now.
     #[error("the stored ledger is gone: the store had one, and is empty now")]
     Gone,
+    /// The store of a [`SharedLedger::run`](super::SharedLedger::run) has a value, which is empty.
+    #[error("the stored ledger is empty: put it back, or delete what is stored to begin with a new one")]
+    Empty,
     /// An entry of the ledger does not fit the range or another one.
     #[error("the entry at byte {offset} {reason}")]
     Entry {

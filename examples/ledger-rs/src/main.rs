@@ -74,16 +74,17 @@ fn run(arguments: &Arguments) -> Result<ExitCode, AnyError> {
         pool = pool.exclude(part)?;
     }
     match store.split_once(':') {
-        Some(("sqlite", file)) => carry_out(&mut SqliteRow::open(&PathBuf::from(file), key)?, pool, command),
-        Some(("redb", file)) => carry_out(&mut RedbKey::open(&PathBuf::from(file), key)?, pool, command),
-        Some(("http", _)) => carry_out(&mut EtcdKey::connect(store, key)?, pool, command),
+        Some(("sqlite", file)) => carry_out(&mut SqliteRow::open(&PathBuf::from(file), key)?, pool, key, command),
+        Some(("redb", file)) => carry_out(&mut RedbKey::open(&PathBuf::from(file), key)?, pool, key, command),
+        Some(("http", _)) => carry_out(&mut EtcdKey::connect(store, key)?, pool, key, command),
         _ => Err(format!("the store {store:?} is neither sqlite:FILE, redb:FILE nor http://HOST:PORT").into()),
     }
 }
 
-fn carry_out<S: Store<Error: std::error::Error + 'static>>(
+fn carry_out<S: Store<Error: std::error::Error>>(
     store: &mut S,
     pool: Pool,
+    key: &str,
     command: &Command,
 ) -> Result<ExitCode, AnyError> {
     let mut out = stdout().lock();
@@ -91,8 +92,8 @@ fn carry_out<S: Store<Error: std::error::Error + 'static>>(
     let seed = || RandomState::new().build_hasher().finish();
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed());
     let clock = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut ledger = SharedLedger::new(pool.clone(), seed());
-    let owners = match command {
+    let mut ledger = SharedLedger::new(pool, seed());
+    let owners: &[String] = match command {
         Command::Allocate { run, owner } => {
             for owner in owner {
                 ledger.submit(Change::Allocate { want: Want::Run(*run), owner: Some(owner.clone()) });
@@ -106,16 +107,16 @@ fn carry_out<S: Store<Error: std::error::Error + 'static>>(
             owner
         }
         Command::Show => {
-            if let Some((value, _)) = store.get()? {
-                let ledger = rangekeeper::ledger::Ledger::open(pool, &value, seed())?;
-                for value in ledger.iter() {
-                    writeln!(out, "{value}\t{}", ledger.owner_of(value).unwrap_or("-"))?;
-                }
-            }
-            return Ok(ExitCode::SUCCESS);
+            ledger.submit(Change::Read);
+            &[]
         }
     };
-    ledger.run(store, clock, &mut rng)?;
+    ledger.run(store, clock, &mut rng).map_err(|error| format!("{key}: {error}"))?;
+    if let (Command::Show, Some(known)) = (command, ledger.known()) {
+        for value in known.iter() {
+            writeln!(out, "{value}\t{}", known.owner_of(value).unwrap_or("-"))?;
+        }
+    }
     let mut code = ExitCode::SUCCESS;
     for (owner, (_, outcome)) in owners.iter().zip(ledger.take_outcomes()) {
         match outcome {

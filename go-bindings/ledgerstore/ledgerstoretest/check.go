@@ -17,6 +17,7 @@ import (
 func Check(t *testing.T, open func(name string) ledgerstore.Store) {
 	t.Helper()
 	checkTokens(t, open("tokens"), open("tokens"))
+	checkEmptied(t, open("emptied"))
 	checkPrograms(t, func() ledgerstore.Store { return open("programs") })
 }
 
@@ -52,6 +53,22 @@ func checkTokens(t *testing.T, one, other ledgerstore.Store) {
 		}
 		token = again
 		one, other = other, one
+	}
+}
+
+// checkEmptied empties a value, as people can with the tools of a store. A program that has not read it before would
+// begin with a new ledger, and give all values again.
+func checkEmptied(t *testing.T, store ledgerstore.Store) {
+	t.Helper()
+	token, err := store.Put(t.Context(), []byte("ledger"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Put(t.Context(), []byte{}, token); err != nil {
+		return // the store keeps no empty value
+	}
+	if value, token, err := store.Get(t.Context()); err == nil {
+		t.Errorf("got %q, %q of a value that was emptied, and no error", value, token)
 	}
 }
 
