@@ -555,6 +555,9 @@ func TestUnreadable(t *testing.T) {
 	if err := audit.ObserveUnreadable(SubjectService); err != nil {
 		t.Fatal(err)
 	}
+	if err := audit.ObserveAll(1, func(batch *Services, _, _ int) { batch.Add("None", nil) }); err != nil {
+		t.Fatal(err)
+	}
 	bitmaps := Bitmaps{ServiceNodePorts: Initialised}
 	if err := audit.CheckCluster(bitmaps, 0, true); !errors.Is(err, ErrUnreadableObjects) || !strings.Contains(err.Error(), "1 object cannot be read") {
 		t.Error(err)

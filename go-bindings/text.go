@@ -48,6 +48,10 @@ var recordsTexts = map[ClusterIPRecords]string{
 
 func (r ClusterIPRecords) String() string { return enumText(recordsTexts, r) }
 
+var contentTexts = map[StoreContent]string{StoredCluster: "cluster", StoredServices: "Services"}
+
+func (c StoreContent) String() string { return enumText(contentTexts, c) }
+
 var requestTexts = map[LedgerRequestKind]string{
 	RequestNone: "nothing", RequestGet: "get", RequestCreate: "create", RequestReplace: "replace", RequestWait: "wait",
 }

@@ -156,9 +156,10 @@ func (p bootstrapPrefixes) has(key string) bool {
 	return strings.HasPrefix(key, p.leases) || strings.HasPrefix(key, p.endpoints) || strings.HasPrefix(key, p.slices) || strings.HasPrefix(key, p.namespaces)
 }
 
-// hasAny reports whether anything of it is stored but the Service, or may be, as the source does not show it.
+// hasAny reports whether a lease or a system namespace is stored, or may be, as the source does not show it. Endpoints
+// and slices may be in the etcd of Services, by another override.
 func (b *Bootstrap) hasAny() bool {
-	return len(b.Leases)+len(b.Slices)+len(b.Namespaces) > 0 || b.Endpoints != nil || b.LeasesUnseen+b.ObjectsUnseen+b.NamespacesUnseen+b.SlicesUnseen != ""
+	return len(b.Leases)+len(b.Namespaces) > 0 || b.LeasesUnseen+b.NamespacesUnseen != ""
 }
 
 func leaseOf(kv *mvccpb.KeyValue) ServerLease {

@@ -41,6 +41,7 @@ func TestServicesAlone(t *testing.T) {
 	}{
 		{"Services", "kube-1.37-dual-stack", []string{services}, []string{"serviceips", "servicenodeports"}},
 		{"node ports", "kube-1.37-dual-stack", []string{services, ports}, []string{"serviceips"}},
+		{"Endpoints", "kube-1.37-dual-stack", []string{services, ports, "/registry/services/endpoints/", "/registry/endpointslices/"}, []string{"serviceips"}},
 		{"bitmaps", etcdtest.DualStack, []string{services, ranges}, nil},
 		{"Services of bitmaps", etcdtest.DualStack, []string{services}, []string{"serviceips", "servicenodeports"}},
 	} {
