@@ -252,6 +252,9 @@ func (a *Audit) addBitmap(core *rangekeeper.Audit, name string, stored clusterst
 // compareBitmaps has the bitmaps of ClusterIPs compared with the IPAddress objects, if
 // servers still write them.
 func (a *Audit) compareBitmaps(core *rangekeeper.Audit) error {
+	if a.state.ServicesRevision > 0 && a.state.UpgradedAt > 0 {
+		return nil // the revisions are those of two stores: the bitmaps count as left over
+	}
 	for i, r := range a.ranges {
 		if r.isBitmap(clusterstate.ServiceIPs) || r.isBitmap(clusterstate.SecondaryServiceIPs) {
 			if err := core.CompareBitmap(i, uint64(r.stored.ModRevision), uint64(a.state.UpgradedAt)); err != nil {
@@ -303,7 +306,8 @@ func (a *Audit) check(core *rangekeeper.Audit, o Options) error {
 	if !errors.Is(err, rangekeeper.ErrNoServices) {
 		return err
 	}
-	err = fmt.Errorf("%w; does kube-apiserver keep Services in another etcd (--etcd-servers-overrides)?", err)
+	err = fmt.Errorf("%w; does kube-apiserver keep Services in another etcd (--etcd-servers-overrides)? --endpoints of that etcd repairs its ranges, "+
+		"and kube-apiserver repairs IPAddress objects", err)
 	if o.CleansLeaks || o.Pass != nil {
 		return err
 	}
@@ -330,11 +334,11 @@ func (a *Audit) unknownOfServices(what, why string, ofPorts bool) {
 
 // ServicesElsewhere says why nothing is known about what Services use.
 const ServicesElsewhere = "IPAddress objects refer to Services, and no Service is stored here: " +
-	"kube-apiserver keeps them in another etcd (--etcd-servers-overrides)"
+	"kube-apiserver keeps them in another etcd (--etcd-servers-overrides), which --services-endpoints reads, too"
 
 // ServicesAlone says why nothing is known about what a cluster keeps beside its Services.
 const ServicesAlone = "only Services, and ranges if any, are stored here: " +
-	"kube-apiserver keeps the rest of the cluster in another etcd (--etcd-servers-overrides)"
+	"kube-apiserver keeps the rest of the cluster in another etcd (--etcd-servers-overrides); with that one as --endpoints, --services-endpoints reads this one, too"
 
 // LacksServices reports whether the Services are stored elsewhere.
 func (a *Audit) LacksServices() bool { return a.elsewhere != nil }

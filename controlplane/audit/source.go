@@ -18,10 +18,20 @@ type Source struct {
 	Cluster clusterstate.Identity `json:"cluster"`
 	// Revision is that of the state.
 	Revision int64 `json:"revision"`
+	// Services is where Services and ranges were read, if that is another etcd.
+	Services *ServicesSource `json:"services,omitempty"`
 	// Time is when it was read.
 	Time time.Time `json:"time"`
 	// Version is that of the program.
 	Version string `json:"version"`
+}
+
+// ServicesSource is the etcd in which kube-apiservers with --etcd-servers-overrides keep Services and ranges.
+type ServicesSource struct {
+	// Name is its address.
+	Name string `json:"name"`
+	// Revision is that of its part of the state, at the same instant.
+	Revision int64 `json:"revision"`
 }
 
 // The types of sources.

@@ -91,6 +91,9 @@ type NodePortCounts struct{ Allocated, Available uint64 }
 //
 // The error wraps [ErrAPIUnreachable] if no server answers, [ErrAPINotReady] if it cannot now, and names the verb and
 // the resource that the user may not use.
+//
+// Where the server keeps Services in another etcd (--etcd-servers-overrides), resource versions of Services are not
+// those of other objects. Then the others are read at one of their own, which was the newest one at the same instant.
 func ReadAPI(ctx context.Context, config *rest.Config, o APIOptions) (*State, error) {
 	config = rest.CopyConfig(config)
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
@@ -117,7 +120,10 @@ func readAPI(ctx context.Context, client rest.Interface, o APIOptions) (*State, 
 	s := &State{Ranges: map[string]StoredRange{}, Unseen: &unseen}
 	var server *corev1.Service
 	var records recorder
-	err := readList(r, "/api/v1/services", func(l *servedList[corev1.Service, *corev1.Service]) (int, error) {
+	if err := r.findInstant(); err != nil {
+		return nil, err
+	}
+	err := readList(r, servicesPath, func(l *servedList[corev1.Service, *corev1.Service]) (int, error) {
 		return l.each(s, serviceKind, func(raw []byte) bool {
 			if !readService(&records.fields, raw) || o.Bootstrap && isNameOf(serverService, records.fields.Namespace, records.fields.Name) {
 				return false
@@ -422,7 +428,9 @@ func (l *servedList[T, P]) each(s *State, k kind, fast func(raw []byte) bool, de
 	return len(l.raw) + len(l.Items), nil
 }
 
-// apiReader reads lists at one resource version.
+const servicesPath = "/api/v1/services"
+
+// apiReader reads lists at one resource version, or at two of one instant.
 type apiReader struct {
 	ctx      context.Context
 	client   rest.Interface
@@ -430,9 +438,58 @@ type apiReader struct {
 	// version is the resource version of the first answer, revision the same as a number.
 	version  string
 	revision int64
+	// others is the one of lists of other objects than Services if they are in another store, else empty.
+	others string
 	// done counts the objects that were read; lists is the number of lists from the present one on, all of which are
 	// taken to have the same length.
 	done, lists int64
+}
+
+// findInstant finds out whether Services are in the store of ServiceCIDRs. If so, the newest resource version of the
+// latter lies between two of the former that were asked for before and after. If not, it takes one of each of an
+// instant: that of Services was the same before and after.
+func (r *apiReader) findInstant() error {
+	before, err := r.newest(servicesPath)
+	for range maxInstants {
+		if err != nil {
+			return err
+		}
+		others, err := r.newestServiceCIDRs()
+		if err != nil || others == 0 {
+			return err
+		}
+		after, err := r.newest(servicesPath)
+		switch {
+		case err != nil:
+			return err
+		case before <= others && others <= after:
+			return nil
+		case before == after:
+			r.revision, r.version, r.others = before, strconv.FormatInt(before, 10), strconv.FormatInt(others, 10)
+			return nil
+		}
+		before = after
+	}
+	return errNoInstant
+}
+
+// newestServiceCIDRs is newest of ServiceCIDRs; 0 if none are served.
+func (r *apiReader) newestServiceCIDRs() (int64, error) {
+	for _, version := range networking {
+		if newest, err := r.newest("/apis/" + version + "/servicecidrs"); !apierrors.IsNotFound(err) {
+			return newest, err
+		}
+	}
+	return 0, nil
+}
+
+// newest returns the newest resource version of the store that has the objects of a list.
+func (r *apiReader) newest(path string) (int64, error) {
+	revision, err := r.fetch(r.client.Get().AbsPath(path).Param("limit", "1"), new(metav1.PartialObjectMetadataList))
+	if err != nil {
+		return 0, listError(path, err)
+	}
+	return revision, nil
 }
 
 // list is a pointer to a list type of k8s.io/api.
@@ -457,10 +514,7 @@ func readList[T any, L list[T]](r *apiReader, path string, add func(L) (int, err
 	for next := ""; ; {
 		page := L(new(T))
 		if err := r.get(path, next, page); err != nil {
-			if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Code == http.StatusInternalServerError {
-				err = fmt.Errorf("%w; a server answers so if it cannot decode an object of the list: --endpoints or --etcd-snapshot names the object by its key", err)
-			}
-			return fmt.Errorf("list %s: %w", path, err)
+			return listError(path, err)
 		}
 		n, err := add(page)
 		if err != nil {
@@ -476,27 +530,49 @@ func readList[T any, L list[T]](r *apiReader, path string, add func(L) (int, err
 	}
 }
 
-// get reads one page, the first one of a list if next is empty.
-func (r *apiReader) get(path, next string, page interface {
+// listError explains why a list cannot be read.
+func listError(path string, err error) error {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Code == http.StatusInternalServerError {
+		err = fmt.Errorf("%w; a server answers so if it cannot decode an object of the list: --endpoints or --etcd-snapshot names the object by its key", err)
+	}
+	return fmt.Errorf("list %s: %w", path, err)
+}
+
+// encodedList is a list that is read from protobuf, too.
+type encodedList interface {
 	metav1.ListInterface
 	Unmarshal([]byte) error
-}) error {
-	ctx, cancel := context.WithTimeout(r.ctx, apiPageTimeout)
-	defer cancel()
+}
+
+// get reads one page, the first one of a list if next is empty.
+func (r *apiReader) get(path, next string, page encodedList) error {
 	request := r.client.Get().AbsPath(path).Param("limit", strconv.Itoa(pageSize))
 	switch {
 	case next != "":
 		request.Param("continue", next)
+	case r.others != "" && path != servicesPath:
+		request.Param("resourceVersion", r.others).Param("resourceVersionMatch", string(metav1.ResourceVersionMatchExact))
 	case r.version != "":
 		request.Param("resourceVersion", r.version).Param("resourceVersionMatch", string(metav1.ResourceVersionMatchExact))
 	}
+	revision, err := r.fetch(request, page)
+	if err == nil && r.version == "" {
+		r.version, r.revision = page.GetResourceVersion(), revision
+	}
+	return err
+}
+
+// fetch performs a request for a list, decodes the answer and returns its resource version.
+func (r *apiReader) fetch(request *rest.Request, page encodedList) (revision int64, err error) {
+	ctx, cancel := context.WithTimeout(r.ctx, apiPageTimeout)
+	defer cancel()
 	result := request.Do(ctx)
 	if err := result.Error(); err != nil { // unlike Raw's, it has the server's message
-		return explainAPI(r.ctx, err)
+		return 0, explainAPI(r.ctx, err)
 	}
 	content, err := result.Raw()
 	if err != nil {
-		return explainAPI(r.ctx, err)
+		return 0, explainAPI(r.ctx, err)
 	}
 	if encoded, isProtobuf := bytes.CutPrefix(content, protobufMagic); isProtobuf {
 		var envelope runtime.Unknown
@@ -507,18 +583,15 @@ func (r *apiReader) get(path, next string, page interface {
 		err = json.Unmarshal(content, page)
 	}
 	if err != nil {
-		return fmt.Errorf("damaged answer: %w", err)
+		return 0, fmt.Errorf("damaged answer: %w", err)
 	}
 	if page.GetResourceVersion() == "" {
-		return errors.New("the answer is not a list of Kubernetes objects")
+		return 0, errors.New("the answer is not a list of Kubernetes objects")
 	}
-	if r.version == "" {
-		r.version = page.GetResourceVersion()
-		if r.revision, err = strconv.ParseInt(r.version, 10, 64); err != nil {
-			return fmt.Errorf("resource version: %w", err)
-		}
+	if revision, err = strconv.ParseInt(page.GetResourceVersion(), 10, 64); err != nil {
+		return 0, fmt.Errorf("resource version: %w", err)
 	}
-	return nil
+	return revision, nil
 }
 
 // notReady are the codes by which a server that starts or lacks its etcd, and a gateway before it, ask to try again.

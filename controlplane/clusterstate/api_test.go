@@ -84,6 +84,10 @@ func TestReadAPIPages(t *testing.T) {
 		t.Errorf("%+v", state)
 	}
 	want := []string{
+		// Are Services in the store of ServiceCIDRs?
+		"/api/v1/services continue= version=",
+		"/apis/networking.k8s.io/v1/servicecidrs continue= version=",
+		"/apis/networking.k8s.io/v1beta1/servicecidrs continue= version=",
 		"/api/v1/services continue= version=",
 		"/api/v1/services continue=more version=",
 		"/apis/networking.k8s.io/v1/servicecidrs continue= version=Exact77",
@@ -104,6 +108,9 @@ func TestReadAPIExpires(t *testing.T) {
 	for times := range 4 {
 		version := 10
 		config := fakeAPI(t, func(path string, query url.Values) (int, any) {
+			if query.Get("limit") == "1" {
+				return http.StatusOK, page(fmt.Sprint(version), "")
+			}
 			if path == "/api/v1/services" {
 				version++
 				return http.StatusOK, page(fmt.Sprint(version), "", "a")

@@ -2,7 +2,6 @@ package clusterstate
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,6 +115,6 @@ func (h *history) state() (*State, error) {
 	if len(h.damaged) > 0 {
 		return nil, h.damaged[slices.Min(slices.Collect(maps.Keys(h.damaged)))]
 	}
-	slices.SortStableFunc(s.Unreadable, func(a, b Unreadable) int { return cmp.Compare(a.Key, b.Key) })
+	slices.SortStableFunc(s.Unreadable, compareKeys)
 	return s, nil
 }

@@ -47,6 +47,8 @@ type State struct {
 	Identity Identity
 	// Revision is the store's revision, at least 1.
 	Revision int64
+	// ServicesRevision is that of the other etcd from which [ReadEtcds] has read Services and ranges, else 0.
+	ServicesRevision int64
 	// Kine says that the store is kine, which accepts only the transactions of a kube-apiserver.
 	Kine bool
 	// RangesPrefix is the prefix of the keys of Ranges, such as /registry/ranges/.

@@ -1,6 +1,7 @@
 package clusterstate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -60,6 +61,8 @@ func (s *State) CountUnreadable(kind string) (n int) {
 	}
 	return n
 }
+
+func compareKeys(a, b Unreadable) int { return cmp.Compare(a.Key, b.Key) }
 
 // addUnreadable notes an object that cannot be decoded.
 func (s *State) addUnreadable(k kind, key string, err error) {

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 	"github.com/rangekeeper/rangekeeper/controlplane/preflight"
@@ -72,7 +73,7 @@ func TestServicesInAnotherEtcd(t *testing.T) {
 		append([]string{"repair"}, running...), append([]string{"repair", "--apply"}, running...), append([]string{"repair", "--apply", "--clean-leaks"}, running...),
 		append([]string{"repair", "--plan-to", t.TempDir() + "/plan.json"}, running...), append([]string{"repair", "--to-file", t.TempDir() + "/repaired.db"}, snapshot...),
 	} {
-		if code, stdout, stderr := run(t, args...); code != exitInput || !strings.Contains(stderr, "keep Services in another etcd") {
+		if code, stdout, stderr := run(t, args...); code != exitInput || !strings.Contains(stderr, "keep Services in another etcd") || !strings.Contains(stderr, "--endpoints of that etcd") {
 			t.Errorf("%v: exit code %d: %s%s", args, code, stdout, stderr)
 		}
 	}
@@ -82,5 +83,93 @@ func TestServicesInAnotherEtcd(t *testing.T) {
 	answer, err := etcd.Client().Get(t.Context(), "/registry/ipaddresses/"+address)
 	if err != nil || len(answer.Kvs) != 1 || answer.Kvs[0].ModRevision > before {
 		t.Errorf("%v, %v", answer, err)
+	}
+	checkServicesAlone(t, ofServices.Endpoints()[0])
+	checkOverAPI(t, server, etcd, ofServices)
+	checkBothEtcds(t, etcd, ofServices, address)
+}
+
+// checkOverAPI reads the cluster over the Kubernetes API, while the revisions of one etcd are behind those of the other
+// one, and while they are ahead.
+func checkOverAPI(t *testing.T, server *apiservertest.Server, etcd, ofServices *embedded.Etcd) {
+	t.Helper()
+	for _, ahead := range []*embedded.Etcd{etcd, ofServices} {
+		etcdtest.Fill(t, ahead.Client(), etcdtest.Revision(t, etcd.Client())+etcdtest.Revision(t, ofServices.Client())+1000)
+		r := runJSON[audit.Report](t, exitOK, "audit", "--kubeconfig", server.Kubeconfig(apiservertest.Admin))
+		if len(r.Findings)+len(r.Leaks) > 0 || r.Summary.Services != 2 || r.Ranges[0].Used.N != 2 {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+// checkServicesAlone reads the etcd of the Services alone: node ports are judged, and the rest is unknown.
+func checkServicesAlone(t *testing.T, endpoint string) {
+	t.Helper()
+	r := runJSON[audit.Report](t, exitOK, "audit", "--endpoints", endpoint)
+	isThere := func(u audit.Unknown) bool { return strings.HasSuffix(u.Message, audit.ServicesAlone) }
+	if len(r.Findings)+len(r.Leaks) > 0 || !slices.ContainsFunc(r.Unknown, isThere) || !slices.ContainsFunc(r.Ranges, func(one audit.Range) bool { return one.Name == "servicenodeports" && one.Mode == audit.ModeBitmap }) {
+		t.Errorf("Services alone: %+v", r)
+	}
+	if code, stdout, stderr := run(t, "repair", "--apply", "--endpoints", endpoint); code != exitOK {
+		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+	}
+}
+
+// checkBothEtcds reads both parts of the cluster, as the server wrote it and with faults that no server made.
+func checkBothEtcds(t *testing.T, etcd, ofServices *embedded.Etcd, address string) {
+	t.Helper()
+	both := func(args ...string) []string {
+		return append(args, "--endpoints", etcd.Endpoints()[0], "--services-endpoints", ofServices.Endpoints()[0])
+	}
+	if code, stdout, stderr := run(t, both("audit", "--strict")...); code != exitOK || !strings.Contains(stdout, ofServices.Endpoints()[0]) {
+		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+	}
+	r := runJSON[audit.Report](t, exitOK, both("audit")...)
+	if r.Summary.Services != 2 || len(r.Unknown) > 0 || len(r.Ranges) != 2 || r.Source.Services == nil || r.Source.Services.Name != ofServices.Endpoints()[0] ||
+		r.Source.Services.Revision != etcdtest.Revision(t, ofServices.Client()) {
+		t.Errorf("%+v", r)
+	}
+	for _, args := range [][]string{{"explain", address}, {"explain", "default/web"}, {"free", "kubernetes"}, {"show", "kubernetes"}, {"preflight", "--to", "1.37"}} {
+		code, stdout, stderr := run(t, both(args...)...)
+		if code != exitOK || strings.Contains(stdout, "leak") && args[0] == "explain" || args[0] == "explain" && !strings.Contains(stdout, "default/web") {
+			t.Errorf("%q: exit code %d: %s%s", args, code, stdout, stderr)
+		}
+	}
+	// A node port that nobody uses, and an address that nothing records.
+	if code, _, stderr := run(t, "allocate", "servicenodeports", "31999", "--endpoints", ofServices.Endpoints()[0]); code != exitOK {
+		t.Error(stderr)
+	}
+	key := "/registry/ipaddresses/" + address
+	object, err := etcd.Client().Get(t.Context(), key)
+	if err != nil || len(object.Kvs) != 1 {
+		t.Fatal(object, err)
+	}
+	if _, err := etcd.Client().Delete(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	r = runJSON[audit.Report](t, exitFound, both("audit")...)
+	if len(r.Findings) != 1 || r.Findings[0].Reason != "ClusterIPNotAllocated" || r.Findings[0].Value != address || len(r.Leaks) != 1 || r.Leaks[0].Value != "31999" {
+		t.Errorf("%+v, %+v", r.Findings, r.Leaks)
+	}
+	// The step that follows is one for the etcd with the ranges.
+	_, shown, _ := run(t, both("audit")...)
+	if words := strings.Join(strings.Fields(strings.ReplaceAll(shown, "\\\n", " ")), " "); !strings.Contains(words, "rangekeeper repair --endpoints "+ofServices.Endpoints()[0]) || strings.Contains(words, "repair --services-endpoints") {
+		t.Error(shown)
+	}
+	if _, err := etcd.Client().Put(t.Context(), key, string(object.Kvs[0].Value)); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := run(t, "release", "servicenodeports", "31999", "--endpoints", ofServices.Endpoints()[0]); code != exitOK {
+		t.Error(stderr)
+	}
+	if code, stdout, stderr := run(t, both("audit", "--strict")...); code != exitOK {
+		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+	}
+	// Wrong pairs.
+	other := etcdtest.Start(t, etcdtest.Fixture("kube-1.37-dual-stack", "clean.db.gz"))
+	for endpoint, want := range map[string]string{etcd.Endpoints()[0]: "is the same one", other.Endpoints()[0]: "that of another cluster"} {
+		if code, stdout, stderr := run(t, "audit", "--endpoints", etcd.Endpoints()[0], "--services-endpoints", endpoint); code != exitInput || !strings.Contains(stderr, want) {
+			t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+		}
 	}
 }

@@ -107,8 +107,13 @@ func (o *Connection) Given() bool { return len(o.options.Endpoints) > 0 }
 
 // Connect connects to the etcd, and asks for a password at a terminal if one is missing.
 func (o *Connection) Connect(ctx context.Context) (*clientv3.Client, error) {
+	return o.ConnectTo(ctx, o.options.Endpoints)
+}
+
+// ConnectTo is Connect to the etcd at other URLs, with the same flags.
+func (o *Connection) ConnectTo(ctx context.Context, endpoints []string) (*clientv3.Client, error) {
 	options := o.options
-	options.Restored = o.Restored
+	options.Restored, options.Endpoints = o.Restored, endpoints
 	var err error
 	if options.Password, err = o.password(); err != nil {
 		return nil, err
@@ -124,6 +129,7 @@ func (o *Connection) Connect(ctx context.Context) (*clientv3.Client, error) {
 			return nil, fmt.Errorf("read the password: %w", err)
 		}
 		options.Password = string(password)
+		o.options.Password = options.Password // for the next etcd
 	}
 	return clusterstate.Connect(ctx, options)
 }

@@ -26,6 +26,10 @@ func clusterName(from *audit.Source) string {
 // Source writes the first line of a screen.
 func (s *Screen) Source(from *audit.Source) {
 	version, _, _ := strings.Cut(from.Version, " ")
-	s.text(0, "", fmt.Sprintf("%s %s, revision %d, %s, rangekeeper %s", kindTexts[from.Type], Printable(clusterName(from)), from.Revision, from.Time.Format("2006-01-02 15:04:05 UTC"), version))
+	services := ""
+	if from.Services != nil {
+		services = fmt.Sprintf(", Services at %s, revision %d", Printable(from.Services.Name), from.Services.Revision)
+	}
+	s.text(0, "", fmt.Sprintf("%s %s, revision %d%s, %s, rangekeeper %s", kindTexts[from.Type], Printable(clusterName(from)), from.Revision, services, from.Time.Format("2006-01-02 15:04:05 UTC"), version))
 	s.Blank()
 }

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"strings"
 	"time"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
@@ -16,6 +17,9 @@ func (s *Source) about(state *clusterstate.State) *audit.Source {
 	about := About(s.Kind(), s.name(), state)
 	if s.OverAPI() {
 		about.Context = s.context()
+	}
+	if state.ServicesRevision > 0 {
+		about.Services = &audit.ServicesSource{Name: strings.Join(s.services, ","), Revision: state.ServicesRevision}
 	}
 	return about
 }

@@ -56,6 +56,15 @@ func (s *Source) addAPIFlags(c *cobra.Command) {
 			return nil
 		})
 	}
+	f.StringSliceVar(&s.services, "services-endpoints", nil, "with --endpoints: read Services and ranges from the etcd at these URLs, the ones of /services in --etcd-servers-overrides")
+	usage.NotEmpty(c, "services-endpoints")
+	usage.CompleteNothing(c, "services-endpoints")
+	usage.AddRule(c, func([]string) error {
+		if len(s.services) > 0 && !s.connection.Given() {
+			return usage.Error(c, "--services-endpoints is for --endpoints, the etcd with the rest of the cluster")
+		}
+		return nil
+	})
 	usage.Exclusive(c, "sqlite", "etcd-snapshot")
 	usage.Exclusive(c, "sqlite", "endpoints")
 	usage.NotEmpty(c, "sqlite")

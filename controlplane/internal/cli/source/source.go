@@ -52,6 +52,9 @@ type Source struct {
 	connection    etcdflags.Connection
 	prefix        string
 	mode          string
+	// services are the URLs of the etcd of Services, if that is another one, and servicesClient its client.
+	services       []string
+	servicesClient *clientv3.Client
 	// kube is nil for a command that needs etcd.
 	kube *kubeconfig
 	// The ranges that the servers have, which the Kubernetes API does not serve.
@@ -121,7 +124,15 @@ func (s *Source) readState(ctx context.Context, at int64) (*clusterstate.State, 
 	if err != nil {
 		return nil, err
 	}
-	return clusterstate.ReadEtcd(ctx, client, o)
+	if len(s.services) == 0 {
+		return clusterstate.ReadEtcd(ctx, client, o)
+	}
+	if s.servicesClient == nil {
+		if s.servicesClient, err = s.connection.ConnectTo(ctx, s.services); err != nil {
+			return nil, err
+		}
+	}
+	return clusterstate.ReadEtcds(ctx, client, s.servicesClient, o)
 }
 
 // gcPercent bounds the memory of a read and of an audit: little of what is read is kept, and that is flat, so that the
@@ -271,8 +282,10 @@ func (s *Source) Kind() string {
 
 // Close ends the connection, if there is one.
 func (s *Source) Close() {
-	if s.Client != nil {
-		s.Client.Close() // nothing was written that this could lose
+	for _, client := range []*clientv3.Client{s.Client, s.servicesClient} {
+		if client != nil {
+			client.Close() // nothing was written that this could lose
+		}
 	}
 }
 

@@ -69,6 +69,17 @@ func (s *Source) Command(words ...string) []string {
 	return append(append([]string{s.Program}, words...), s.given...)
 }
 
+// ofRanges returns flags that name the etcd for those that name the one with the ranges, if that is another one.
+func (s *Source) ofRanges(flags []string) []string {
+	if len(s.services) == 0 {
+		return flags
+	}
+	flags = slices.DeleteFunc(slices.Clone(flags), func(flag string) bool {
+		return strings.HasPrefix(flag, "--endpoints ") || strings.HasPrefix(flag, "--services-endpoints ")
+	})
+	return append(flags, "--endpoints "+screen.Quoted(strings.Join(s.services, ",")))
+}
+
 // flags are those of the command line that have one of these names.
 func (s *Source) flags(names ...string) []string {
 	return slices.DeleteFunc(slices.Clone(s.given), func(flag string) bool {
@@ -129,7 +140,7 @@ func (s *Source) damagedSteps(r *audit.Report) []screen.Step {
 	if at < 0 || !s.connection.Given() || s.isKine {
 		return nil
 	}
-	words := append(append([]string{"etcdctl"}, s.etcdctlFlags()...), "del "+screen.Quoted(clusterstate.RangeKey(s.prefix, r.Findings[at].Name)))
+	words := append(append([]string{"etcdctl"}, s.ofRanges(s.etcdctlFlags())...), "del "+screen.Quoted(clusterstate.RangeKey(s.prefix, r.Findings[at].Name)))
 	return []screen.Step{{Why: "as an administrator, delete the range that cannot be read; the servers set it up again from the Services", Words: words}}
 }
 
@@ -171,14 +182,14 @@ func (s *Source) repairSteps(r *audit.Report) []screen.Step {
 	case leaks > 0:
 		why += ", and --clean-leaks to clean " + screen.Count(leaks, "leak") + ", too"
 	}
-	return []screen.Step{{Why: why, Words: s.Command("repair")}}
+	return []screen.Step{{Why: why, Words: append([]string{s.Program, "repair"}, s.ofRanges(s.given)...)}}
 }
 
 // isRepaired reports whether the repair of this source, or of kine's server, repairs a finding.
 func (s *Source) isRepaired(f audit.Finding) bool {
 	switch {
-	case f.IsOfBootstrap(): // servers repair the rest, and those of kine all
-		return !s.isKine && (f.Remedy == rangekeeper.RemedyRepair || f.Stays)
+	case f.IsOfBootstrap(): // servers repair the rest, and those of kine all; without Services no repair judges it
+		return !s.isKine && len(s.services) == 0 && (f.Remedy == rangekeeper.RemedyRepair || f.Stays)
 	case s.isKine && f.Reason == rangekeeper.ReasonBitmapDisagrees.String(): // servers never compare the two
 		return false
 	}
