@@ -369,11 +369,11 @@ func (a *Audit) ObserveUnreadable(kind SubjectKind) error {
 
 // CheckCluster says, once all Services were observed, that this is an audit of a whole cluster, whose bitmaps are in
 // these states. A range that is missing though there are Services, and one that servers read and cannot decode, are
-// findings; all else is judged without it. upgraded is as of CompareBitmap: since then servers that record
-// ClusterIPs in IPAddress objects read no bitmap of them. If leaks are cleaned after it, as cleansLeaks says, it needs
-// Services, too. Then, and in a pass, no object may be unreadable. The error wraps ErrNoServices or
-// ErrUnreadableObjects. The former is also the answer, whatever is cleaned, if IPAddress objects refer to Services and
-// none was observed, unless the node ports are Unseen; an audit that goes on finds nothing about these objects. The
+// findings; all else is judged without it. upgraded is as of CompareBitmap: since then servers that record ClusterIPs
+// in IPAddress objects read no bitmap of them. If leaks are cleaned after it, as cleansLeaks says, it needs Services,
+// too. Then, and in a pass, no object may be unreadable. The error wraps ErrNoServices or ErrUnreadableObjects. The
+// former is also the answer, whatever is cleaned, if IPAddress objects refer to Services of which none, or nearly none
+// of many, was observed, unless the node ports are Unseen; an audit that goes on finds nothing about these objects. The
 // latter is it, too, if more Services or IPAddress objects could not be read than could; an audit that goes on does not
 // judge then what they use or record.
 func (a *Audit) CheckCluster(bitmaps Bitmaps, upgraded uint64, cleansLeaks bool) error {

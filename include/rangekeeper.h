@@ -964,12 +964,12 @@ rk_result rk_audit_observe_unreadable(rk_audit *audit, rk_subject_kind kind, rk_
  * ClusterIPs in IPAddress objects read no bitmap of them.
  *
  * RK_RESULT_NO_SERVICES if `cleans_leaks` says that leaks are cleaned after the audit, values are recorded as
- * allocated, and no Service was observed: a cluster has the kubernetes Service at least, so its Services are
- * stored elsewhere. It is so whatever is cleaned if IPAddress objects refer to Services and the node ports are not
- * RK_PRESENCE_UNSEEN; an audit that goes on finds nothing about these objects. RK_RESULT_UNREADABLE if objects
- * could not be read, and leaks are cleaned after the audit, or the audit is that of an rk_repair_pass, or more
- * Services or IPAddress objects could not be read than could; an audit that goes on does not judge then what they use
- * or record.
+ * allocated, and no Service was observed: a cluster has the kubernetes Service at least, so its Services are stored
+ * elsewhere. It is so whatever is cleaned if IPAddress objects refer to Services of which none, or nearly none of
+ * many, was observed, and the node ports are not RK_PRESENCE_UNSEEN; an audit that goes on finds nothing about these
+ * objects. RK_RESULT_UNREADABLE if objects could not be read, and leaks are cleaned after the audit, or the audit is
+ * that of an rk_repair_pass, or more Services or IPAddress objects could not be read than could; an audit that goes on
+ * does not judge then what they use or record.
  */
 RK_MUST_CHECK
 rk_result rk_audit_check_cluster(rk_audit *audit, rk_presence service_ips, rk_presence secondary_service_ips,

@@ -333,7 +333,7 @@ func (a *Audit) unknownOfServices(what, why string, ofPorts bool) {
 }
 
 // ServicesElsewhere says why nothing is known about what Services use.
-const ServicesElsewhere = "IPAddress objects refer to Services, and no Service is stored here: " +
+const ServicesElsewhere = "IPAddress objects refer to Services, and none or nearly none of these is stored here: " +
 	"kube-apiserver keeps them in another etcd (--etcd-servers-overrides), which --services-endpoints reads, too"
 
 // ServicesAlone says why nothing is known about what a cluster keeps beside its Services.

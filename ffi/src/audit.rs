@@ -413,12 +413,12 @@ pub unsafe extern "C" fn rk_audit_observe_unreadable(
 /// ClusterIPs in IPAddress objects read no bitmap of them.
 ///
 /// RK_RESULT_NO_SERVICES if `cleans_leaks` says that leaks are cleaned after the audit, values are recorded as
-/// allocated, and no Service was observed: a cluster has the kubernetes Service at least, so its Services are
-/// stored elsewhere. It is so whatever is cleaned if IPAddress objects refer to Services and the node ports are not
-/// RK_PRESENCE_UNSEEN; an audit that goes on finds nothing about these objects. RK_RESULT_UNREADABLE if objects
-/// could not be read, and leaks are cleaned after the audit, or the audit is that of an rk_repair_pass, or more
-/// Services or IPAddress objects could not be read than could; an audit that goes on does not judge then what they use
-/// or record.
+/// allocated, and no Service was observed: a cluster has the kubernetes Service at least, so its Services are stored
+/// elsewhere. It is so whatever is cleaned if IPAddress objects refer to Services of which none, or nearly none of
+/// many, was observed, and the node ports are not RK_PRESENCE_UNSEEN; an audit that goes on finds nothing about these
+/// objects. RK_RESULT_UNREADABLE if objects could not be read, and leaks are cleaned after the audit, or the audit is
+/// that of an rk_repair_pass, or more Services or IPAddress objects could not be read than could; an audit that goes on
+/// does not judge then what they use or record.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_check_cluster(

@@ -290,14 +290,14 @@ func TestServicesElsewhere(t *testing.T) {
 	}
 	repaired := filepath.Join(t.TempDir(), "repaired.db")
 	code, _, stderr := run(t, "repair", "--etcd-snapshot", snapshot, "--to-file", repaired)
-	if code != exitInput || !strings.Contains(stderr, "leaks cannot be cleaned: there are no Services") {
+	if code != exitInput || !strings.Contains(stderr, "leaks cannot be cleaned: the Services are not stored here") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	if _, err := os.Stat(repaired); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("a repaired snapshot was written:", err)
 	}
 	code, _, stderr = run(t, "repair", "--endpoints", e.Endpoints()[0], "--apply", "--clean-leaks", "--interval", "1ms")
-	if code != exitInput || !strings.Contains(stderr, "leaks cannot be cleaned: there are no Services") {
+	if code != exitInput || !strings.Contains(stderr, "leaks cannot be cleaned: the Services are not stored here") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	checkStored(t, etcdtest.DualStack, "drift", readEtcd(t, e.Client()))

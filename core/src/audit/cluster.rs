@@ -77,10 +77,13 @@ pub enum NotAuditable {
         /// How many there are.
         objects: u64,
     },
-    /// Values are recorded and there is no Service: leaks and values in use cannot be distinguished. A cluster has the
-    /// `kubernetes` Service at least, so its Services must be stored elsewhere
+    /// Values are recorded, and the Services that use them are not there: leaks and values in use cannot be
+    /// distinguished. A cluster has the `kubernetes` Service at least, so its Services must be stored elsewhere
     /// (`--etcd-servers-overrides=/services#...`).
-    #[error("there are no Services, but {recorded} recorded as allocated{NO_TELLING}", recorded = values_are(.recorded))]
+    #[error(
+        "the Services are not stored here, and {recorded} recorded as allocated{NO_TELLING}",
+        recorded = values_are(.recorded)
+    )]
     NoServices {
         /// How many values are recorded, in bitmaps and IPAddress objects.
         recorded: u64,
@@ -105,9 +108,10 @@ impl Audit {
     /// `cleans_leaks` says, it needs Services, too. Then, and in a [`RepairPass`](crate::commit::RepairPass), all
     /// objects must have been readable. The last call counts.
     ///
-    /// If IPAddress objects refer to Services, and no Service is stored beside them, the Services are stored elsewhere,
-    /// whatever is cleaned. An audit that goes on after the error finds no leak and nothing about these objects, and
-    /// changes none. Where bitmaps are [`Unseen`](Presence::Unseen) the source is an API, which shows all Services.
+    /// If IPAddress objects refer to Services, and none of these is stored beside them, or nearly none of many, the
+    /// Services are stored elsewhere, whatever is cleaned. An audit that goes on after the error finds no leak and
+    /// nothing about these objects, and changes none. Where bitmaps are [`Unseen`](Presence::Unseen) the source is an
+    /// API, which shows all Services.
     ///
     /// If more Services could not be read than could, as where they are encrypted at rest, leaks and values in use
     /// cannot be distinguished either. Then an audit that goes on after the error counts all recorded values as in use.
@@ -119,10 +123,9 @@ impl Audit {
         self.lacking = self.lacking_ranges(bitmaps);
         let recorded = self.recorded();
         if let Some(objects) = &mut self.objects
-            && self.services == 0
             && self.unreadable_services == 0
             && bitmaps.service_node_ports != Presence::Unseen
-            && objects.refer_to_services()
+            && objects.lack_services(self.services)
         {
             objects.leave_unjudged();
             return Err(NotAuditable::NoServices { recorded });
@@ -374,6 +377,46 @@ mod tests {
         );
     }
 
+    /// An etcd from which the Services have moved away, but for one that was left behind.
+    #[test]
+    fn objects_of_which_nearly_all_services_are_stored_elsewhere_are_not_judged() {
+        let audit = |missing: usize, there: usize| {
+            let mut audit = Audit::of_ip_addresses(None);
+            audit.add_service_cidr("10.0.0.0/24".parse().expect("a CIDR"), true).expect("no Service yet");
+            let places =
+                || (0..missing + there).map(|place| (place, format!("10.0.0.{}", place + 1), format!("web{place}")));
+            for (_, address, service) in places() {
+                let object = crate::ipaddress::IpAddressObject {
+                    name: &address,
+                    managed_by: crate::ipaddress::ALLOCATOR,
+                    parent_resource: "services",
+                    parent_namespace: "default",
+                    parent_name: &service,
+                    ..Default::default()
+                };
+                audit.observe_ip_address(&object).expect("an audit of IPAddress objects");
+            }
+            for (_, address, name) in places().filter(|(place, ..)| *place >= missing) {
+                audit.observe(&Service {
+                    namespace: "default",
+                    name: &name,
+                    cluster_ip: &address,
+                    ..Service::default()
+                });
+            }
+            audit
+        };
+        for (missing, there, elsewhere) in [(9, 1, false), (10, 1, true), (10, 2, false), (18, 2, true), (17, 2, false)]
+        {
+            let mut audit = audit(missing, there);
+            let verdict = audit.check_cluster(bitmaps(Missing, Missing, Initialised), false);
+            assert_eq!(verdict.is_err(), elsewhere, "{missing} of {}", missing + there);
+            let report = audit.finish(crate::audit::Leaks::CleanAtOnce);
+            let leaks = if elsewhere { 0 } else { missing };
+            assert_eq!((report.leaks().count(), report.object_repairs.len()), (leaks, leaks));
+        }
+    }
+
     #[test]
     fn objects_whose_services_are_stored_elsewhere_are_not_judged() {
         let objects = || {
@@ -522,7 +565,7 @@ mod tests {
         let mut recorded = of_bitmaps(&[0b11]);
         assert_eq!(
             refused(&mut recorded, all),
-            format!("there are no Services, but 4 values are recorded as allocated{NO_TELLING}")
+            format!("the Services are not stored here, and 4 values are recorded as allocated{NO_TELLING}")
         );
         assert_eq!(recorded.check_cluster(all, false), Ok(()), "leaks are only reported");
         recorded.observe(&Service::default());
@@ -531,7 +574,7 @@ mod tests {
         let object = crate::ipaddress::IpAddressObject { name: "10.0.0.1", ..Default::default() };
         objects.observe_ip_address(&object).expect("an audit of IPAddress objects");
         let none = bitmaps(Missing, Missing, Missing);
-        let one = format!("there are no Services, but 1 value is recorded as allocated{NO_TELLING}");
+        let one = format!("the Services are not stored here, and 1 value is recorded as allocated{NO_TELLING}");
         assert_eq!(refused(&mut objects, none), one);
         assert_eq!(objects.check_cluster(none, false), Ok(()), "leaks are only reported");
     }

@@ -24,10 +24,13 @@ use super::names::{Index, Name, Names};
 use super::occupancy::{Cell, cells};
 use super::offsets::Values;
 use super::range_pass::Findings;
+use super::ranges::is_nearly_all;
 use super::{Leak, OffsetState};
 
 /// The API server's default time limit for a request (`--request-timeout`), which an audit cannot read.
 const GRACE: Duration = Duration::from_secs(60);
+/// How many objects without their Services are not what a few lost Services have left.
+const MANY: u64 = 10;
 
 /// One CIDR of a ServiceCIDR object.
 #[derive(Debug)]
@@ -169,9 +172,12 @@ impl Objects {
         self.lacks_cidr
     }
 
-    /// Whether an object refers to a Service.
-    pub(super) fn refer_to_services(&self) -> bool {
-        self.objects.iter().any(|object| object.service.is_some())
+    /// Whether Services are stored elsewhere: objects refer to them, and none of them is stored, or nearly none of
+    /// many.
+    pub(super) fn lack_services(&self, stored: u64) -> bool {
+        let referred: Vec<_> = self.objects.iter().filter_map(|object| object.service).collect();
+        let missing = referred.iter().filter(|name| self.names.service(**name).is_none()).count() as u64;
+        missing > 0 && (stored == 0 || missing >= MANY && is_nearly_all(missing, referred.len() as u64))
     }
 
     /// Says that the Services are not among those that were observed: all objects stay, and none is found.

@@ -48,7 +48,7 @@ pub struct Verdict {
 }
 
 /// Whether nearly all of some values are among `part` of them: nine of ten.
-fn is_nearly_all(part: u64, of: u64) -> bool {
+pub(super) fn is_nearly_all(part: u64, of: u64) -> bool {
     part.saturating_mul(10) >= of.saturating_mul(9)
 }
 
