@@ -299,6 +299,7 @@ impl Controller {
             let all = result.is_ok() && work == Work::KubernetesService;
             self.reports.extend(self.journal.found(now, &running.faults, all));
         }
+        self.reports.extend(self.own.take_restored().map(Report::Restored));
         self.reports.extend(running.found.and_then(|found| self.journal.counted(found)));
         let was_starting = self.lifecycle.phase() == Phase::Starting;
         let is_fatal = self.lifecycle.done(work, result.is_ok());

@@ -54,6 +54,8 @@ pub enum Report {
     FaultFound(#[serde(with = "described")] Fault),
     /// A lease is no longer wrong.
     FaultGone(Fault),
+    /// The store has gone back to an older revision, as after a restore from a backup.
+    Restored(Restored),
     /// The turn of the endpoints has found other numbers of addresses than the one before.
     Endpoints(Found),
     /// Both repairs have succeeded: the server may serve.
@@ -70,6 +72,16 @@ pub enum Report {
         /// Whether the server's lease and endpoint were removed. If there was no time for it, the lease expires.
         removed: bool,
     },
+}
+
+/// How far a store has gone back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Restored {
+    /// The revision that it had reached.
+    pub before: u64,
+    /// The older one with which it answers.
+    pub revision: u64,
 }
 
 /// A fault with its text in `message`, for shells that log it.

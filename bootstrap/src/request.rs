@@ -42,7 +42,7 @@ pub enum Request {
     Get {
         /// The object's name.
         object: ObjectKey,
-        /// Whether the object must come from the API server itself, since a cache was out of date.
+        /// Whether the object must come from the API server itself, since a cache can be out of date.
         fresh: bool,
     },
     /// Create an object. [`Answer::Done`], [`Answer::AlreadyExists`], or [`Answer::NotFound`] (its namespace).

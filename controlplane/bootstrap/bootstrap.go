@@ -36,6 +36,8 @@ type Server struct {
 	// CheckEtcd, if not nil, is asked before the endpoints are written, which follow from the leases in Etcd: after an
 	// error they are not.
 	CheckEtcd func(ctx context.Context) error
+	// Restored, if not nil, is called when Etcd has gone back to an older revision, as after a restore from a backup.
+	Restored func()
 	// Started, if not nil, is called once, when the first repairs have succeeded.
 	Started func()
 	// Metrics, if not nil, are set after each turn.
@@ -264,7 +266,7 @@ func (c *Controller) send(ctx context.Context, r request) answer {
 	case r.FreeServiceIP != nil:
 		return ended(c.server.FreeServiceIP(ctx, r.FreeServiceIP.Address), unavailable)
 	case r.Get != nil:
-		return c.cluster.get(ctx, r.Get.Object, r.Get.Fresh)
+		return c.cluster.get(ctx, r.Get.Object)
 	case r.Create != nil:
 		return c.cluster.create(ctx, r.Create)
 	case r.Update != nil:

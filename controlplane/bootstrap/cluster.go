@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,34 +36,27 @@ const serviceName = "kubernetes"
 type cluster struct {
 	api    dynamic.Interface
 	server rest.Interface
-	caches map[string]*watched
+	// watched say when an object changes, by its kind. Nothing is read of their caches: those of the API server, which
+	// feed them, stay as they were when etcd is restored under it.
+	watched map[string]cache.SharedIndexInformer
 }
 
 // transport hides from client-go after how long a server wants to be asked again: it would
 // wait for that within the request, until the time for it is over. That the server
 // answers is for the core to know, which refreshes the lease then, and waits itself.
-type transport struct {
-	http.RoundTripper
-	*cluster
-}
+type transport struct{ http.RoundTripper }
 
 func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := t.RoundTripper.RoundTrip(request)
-	if err != nil {
-		// Watches break with the server. Not all of that reaches their error handlers.
-		for _, informer := range t.caches {
-			informer.broken()
-		}
-		return nil, err
+	if err == nil {
+		response.Header.Del("Retry-After")
 	}
-	response.Header.Del("Retry-After")
-	return response, nil
+	return response, err
 }
 
 func newCluster(config *rest.Config) (*cluster, error) {
-	c := &cluster{caches: map[string]*watched{}}
 	config = rest.CopyConfig(config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return transport{next, c} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return transport{next} })
 	api, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("API server: %w", err)
@@ -73,8 +65,8 @@ func newCluster(config *rest.Config) (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("API server: %w", err)
 	}
-	c.api, c.server = api, server
-	// These are read every few seconds. Namespaces are not, and may be many.
+	c := &cluster{api: api, server: server, watched: map[string]cache.SharedIndexInformer{}}
+	// A change of these is repaired at once. Namespaces may be many.
 	for _, kind := range []string{"Service", "Endpoints", "EndpointSlice"} {
 		only := func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, serviceName).String()
@@ -91,43 +83,23 @@ func newCluster(config *rest.Config) (*cluster, error) {
 				return of.Watch(ctx, o)
 			},
 		}, api)
-		informer := cache.NewSharedIndexInformerWithOptions(lister, &unstructured.Unstructured{}, cache.SharedIndexInformerOptions{
+		c.watched[kind] = cache.NewSharedIndexInformerWithOptions(lister, &unstructured.Unstructured{}, cache.SharedIndexInformerOptions{
 			ObjectDescription: resources[kind].String(),
 		})
-		c.caches[kind] = &watched{SharedIndexInformer: informer}
 	}
 	return c, nil
 }
 
-// watched is a cache that is kept by a watch.
-type watched struct {
-	cache.SharedIndexInformer
-	// brokenAt is where the watch broke last: until it has gone on from there, which it tries at longer and longer
-	// intervals, the cache may be out of date.
-	brokenAt atomic.Pointer[string]
-}
-
-func (w *watched) isCurrent() bool {
-	at := w.brokenAt.Load()
-	return w.HasSynced() && (at == nil || *at != w.LastSyncResourceVersion())
-}
-
-func (w *watched) broken() {
-	at := w.LastSyncResourceVersion()
-	w.brokenAt.Store(&at)
-}
-
-// start fills the caches and keeps them until the context is done. It calls changed with each object in them that
-// changes.
+// start watches until the context is done. It calls changed with each watched object that changes.
 func (c *cluster) start(ctx context.Context, changed func(objectKey)) {
-	for kind, informer := range c.caches {
+	for kind, informer := range c.watched {
 		change := func(any) { changed(objectKey{Kind: kind, Namespace: metav1.NamespaceDefault, Name: serviceName}) }
 		// Its error is that the informer has stopped.
 		informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: change, UpdateFunc: func(_, _ any) { change(nil) }, DeleteFunc: change,
 		})
-		// A failed request is retried, and the round that needs it reports the failure.
-		informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) { informer.broken() })
+		// A failed request is retried, and the round that reads the object reports the failure.
+		informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})
 		go informer.RunWithContext(ctx)
 	}
 }
@@ -151,16 +123,7 @@ func (c *cluster) ready(ctx context.Context, path string) answer {
 	}
 }
 
-func (c *cluster) get(ctx context.Context, key objectKey, fresh bool) answer {
-	if informer := c.caches[key.Kind]; !fresh && informer != nil && informer.isCurrent() {
-		item, ok, err := informer.GetStore().GetByKey(key.Namespace + "/" + key.Name)
-		if err == nil && !ok {
-			return notFound
-		}
-		if o, ok := item.(*unstructured.Unstructured); ok {
-			return found{object{*o}}
-		}
-	}
+func (c *cluster) get(ctx context.Context, key objectKey) answer {
 	o, err := c.of(key).Get(ctx, key.Name, metav1.GetOptions{})
 	if err != nil {
 		return answerOf(err)

@@ -33,11 +33,15 @@ func (c *Controller) report(text json.RawMessage) error {
 			Failures int    `json:"failures"`
 			LastedMs int64  `json:"lastedMs"`
 		} `json:"recovered"`
-		FaultFound map[string]any       `json:"faultFound"`
-		FaultGone  map[string]any       `json:"faultGone"`
-		Endpoints  *servermetrics.Found `json:"endpoints"`
-		Fatal      *failing             `json:"fatal"`
-		Stopped    *struct {
+		FaultFound map[string]any `json:"faultFound"`
+		FaultGone  map[string]any `json:"faultGone"`
+		Restored   *struct {
+			Before   int64 `json:"before"`
+			Revision int64 `json:"revision"`
+		} `json:"restored"`
+		Endpoints *servermetrics.Found `json:"endpoints"`
+		Fatal     *failing             `json:"fatal"`
+		Stopped   *struct {
 			Removed bool `json:"removed"`
 		} `json:"stopped"`
 	}
@@ -57,6 +61,12 @@ func (c *Controller) report(text json.RawMessage) error {
 		log.Warn("a lease is wrong", faultAttributes(r.FaultFound)...)
 	case r.FaultGone != nil:
 		log.Info("a lease is right again", faultAttributes(r.FaultGone)...)
+	case r.Restored != nil:
+		if c.server.Restored != nil {
+			c.server.Restored()
+		}
+		log.Error("etcd has gone back to an older revision, as after a restore; restart the API server if it ran meanwhile",
+			"before", r.Restored.Before, "revision", r.Restored.Revision)
 	case r.Endpoints != nil:
 		if c.server.Metrics != nil {
 			c.server.Metrics.Set(*r.Endpoints)

@@ -48,7 +48,6 @@ type request struct {
 	Repair string `json:"repair"`
 	Get    *struct {
 		Object objectKey `json:"object"`
-		Fresh  bool      `json:"fresh"`
 	} `json:"get"`
 	Create *object `json:"create"`
 	Update *object `json:"update"`

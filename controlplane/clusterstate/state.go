@@ -165,6 +165,9 @@ func RangeKey(prefix, name string) string { return Options{Prefix: prefix}.prefi
 // ServiceKeys returns the prefix of the keys of Services; prefix as of RangeKey.
 func ServiceKeys(prefix string) string { return Options{Prefix: prefix}.prefixes().services }
 
+// LeaseKeys returns the prefix of the keys of API servers' leases; prefix as of RangeKey.
+func LeaseKeys(prefix string) string { return newBootstrapPrefixes(absolute(prefix)).leases }
+
 // IPAddressKeys returns the prefix of the keys of IPAddress objects; prefix as of RangeKey.
 func IPAddressKeys(prefix string) string { return Options{Prefix: prefix}.prefixes().ipAddresses }
 

@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -142,14 +143,15 @@ func New(config Config) (*Controller, error) {
 	if err := c.addRepairs(); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
-	metrics := servermetrics.New()
-	if err := config.Metrics.Register(metrics); err != nil {
+	metrics, restores := servermetrics.New(), storemetrics.RestoresOf(clusterstate.LeaseKeys(config.Bootstrap.EtcdPrefix))
+	if err := cmp.Or(config.Metrics.Register(metrics), config.Metrics.Register(restores)); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
 	config.Bootstrap.ServiceClusterIPRange = config.ClusterIPRanges[0].String()
 	c.bootstrap, err = bootstrap.New(config.Bootstrap, bootstrap.Server{
 		API: config.API, Etcd: config.Etcd, Started: config.Started, Log: config.Log, DryRun: config.DryRun,
-		RepairClusterIPs: c.repairClusterIPs, RepairNodePorts: c.repairNodePorts, FreeServiceIP: c.freeServiceIP, CheckEtcd: c.checkSameHistory, Metrics: metrics,
+		RepairClusterIPs: c.repairClusterIPs, RepairNodePorts: c.repairNodePorts, FreeServiceIP: c.freeServiceIP, CheckEtcd: c.checkSameHistory,
+		Restored: restores.Inc, Metrics: metrics,
 	})
 	if err != nil {
 		return nil, errors.Join(err, c.close())

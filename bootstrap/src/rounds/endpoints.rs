@@ -6,6 +6,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use super::own_lease::{Next, Refresh};
 use super::write::{Write, Written};
 use super::{Context, Progress, TRIES};
+use crate::config::Placement;
 use crate::leases::{StoredLease, Survey, key, survey};
 use crate::modes::{Mode, Refusal, Stage};
 use crate::object::{Change, Kind, NAME, Object, ObjectKey};
@@ -50,7 +51,9 @@ impl EndpointsRound {
             state: State::Finished,
             endpoints: None,
             slice: None,
-            is_fresh: stage != Stage::Run,
+            // A process beside the server has caches that the server's feed. Those are wrong for good once the store
+            // was restored under it.
+            is_fresh: stage != Stage::Run || context.settings.placement == Placement::Beside,
             tries: 0,
             refreshed_again: false,
             is_dry: false,

@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::config::Periods;
+use crate::journal::Restored;
 use crate::leases::{Fault, Lease, StoredLease, check};
 use crate::modes::Stage;
 use crate::request::Request;
@@ -16,6 +17,10 @@ pub(crate) struct OwnLease {
     unknown: Option<RangeInclusive<i64>>,
     /// The number of puts without a foreign write in between since the last foreign write; `None` if there was none.
     undisturbed: Option<u32>,
+    /// The newest revision of the store at which the key was put or read.
+    reached: u64,
+    /// The store has answered with an older one since: it was restored. Not reported yet.
+    restored: Option<Restored>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +82,7 @@ impl OwnLease {
         read: Option<&StoredLease>,
         periods: &Periods,
     ) -> (Next, Option<Fault>) {
+        self.reach(read.map_or(self.reached, |read| read.mod_revision));
         let fault = read.and_then(|read| self.fault(address, read));
         let is_damaged = fault.as_ref().is_some_and(|fault| !matches!(fault, Fault::Shared { .. }));
         let next = match (stage, read) {
@@ -107,11 +113,25 @@ impl OwnLease {
 
     /// Records that the put took effect.
     pub(super) fn written(&mut self, refresh: Refresh, mod_revision: u64) {
+        self.reach(mod_revision);
         self.known = Some(Known { generation: refresh.generation, mod_revision: Some(mod_revision) });
         self.unknown = None;
         if let (Some(puts), true) = (&mut self.undisturbed, refresh.is_next) {
             *puts = puts.saturating_add(1);
         }
+    }
+
+    /// Records a revision that the key has now. It grows with each write, in every history of a store.
+    fn reach(&mut self, revision: u64) {
+        if revision < self.reached {
+            self.restored = Some(Restored { before: self.reached, revision });
+        }
+        self.reached = revision;
+    }
+
+    /// The restore of the store that was noticed since the last call.
+    pub(crate) fn take_restored(&mut self) -> Option<Restored> {
+        self.restored.take()
     }
 
     /// Records that the put may have taken effect.

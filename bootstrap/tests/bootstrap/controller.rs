@@ -47,6 +47,7 @@ fn said(cluster: &Cluster) -> Vec<String> {
         Report::Recovered { work, .. } => Some(format!("{work:?} recovered")),
         Report::FaultFound(_) => Some("fault found".into()),
         Report::FaultGone(_) => Some("fault gone".into()),
+        Report::Restored(restored) => Some(format!("restored: {} after {}", restored.revision, restored.before)),
         Report::Endpoints(_) => None,
         Report::Started => Some("started".into()),
         Report::Fatal { work, .. } => Some(format!("fatal: {work:?}")),
@@ -370,6 +371,38 @@ fn a_lease_that_is_lost_right_after_the_refresh_is_put_again() {
     assert!(said(&cluster).is_empty());
 }
 
+/// A store that is restored from a backup answers with older revisions, whether or not the backup has the lease. What a
+/// cache of the API server still has is not believed.
+#[test]
+fn a_store_that_goes_back_is_reported_once_and_gets_everything_again() {
+    for has_lease in [false, true] {
+        let mut cluster = cluster(&["10.0.0.1"]);
+        cluster.run_until(if has_lease { 25_000 } else { 100 });
+        let objects = cluster.store.objects.clone();
+        let (backup, leases) = (cluster.store.revision, cluster.store.leases.clone());
+        cluster.run_until(85_000);
+        let before = cluster.store.leases[&lease_key("10.0.0.1")].lease.mod_revision;
+        cluster.reports.clear();
+        cluster.store.objects.clone_from(&objects);
+        let endpoints = ObjectKey::kubernetes(Kind::Endpoints);
+        let lost = cluster.store.objects.remove(&endpoints);
+        (cluster.store.revision, cluster.store.leases) = (backup, leases);
+        if !has_lease {
+            cluster.store.leases.clear();
+        }
+        cluster.store.extend_all(85_000);
+        let revision =
+            cluster.store.leases.get(&lease_key("10.0.0.1")).map_or(backup + 1, |found| found.lease.mod_revision);
+        cluster.hook = Box::new(move |_, _, request, _| match request {
+            Request::Get { object, fresh: false } if *object == endpoints => lost.clone().map(Answer::Object),
+            _ => None,
+        });
+        cluster.run_until(125_000);
+        assert_eq!(said(&cluster), [format!("restored: {revision} after {before}")]);
+        assert_eq!(ready(cluster.store.endpoints()), ["10.0.0.1"]);
+    }
+}
+
 /// If all leases vanish again and again, nothing is erased, and it is said why.
 #[test]
 fn no_lease_at_all_erases_nothing() {
@@ -498,7 +531,8 @@ fn in_master_count_mode_the_killed_stay_until_there_are_too_many() {
 fn a_slice_is_not_made_from_endpoints_that_are_older() {
     for reads in 1..=4 {
         for stale in [false, true] {
-            let count = |address: &str| Config { mode: Mode::MasterCount(3), ..config(address) };
+            let count =
+                |address: &str| Config { mode: Mode::MasterCount(3), placement: Placement::Inside, ..config(address) };
             let mut cluster = Cluster::new(vec![count("10.0.0.1"), count("10.0.0.2")]);
             cluster.run_until(15_000);
             let mut other = Cluster::new(vec![count("10.0.0.3")]);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Endpoints;
 use rangekeeper_bootstrap::config::{Config, Form, Periods, Placement};
 use rangekeeper_bootstrap::controller::{Controller, Order, Step};
-use rangekeeper_bootstrap::journal::Report;
+use rangekeeper_bootstrap::journal::{Report, Restored};
 use rangekeeper_bootstrap::leases::{DecodeError, Fault, StoredLease, Survey};
 use rangekeeper_bootstrap::lifecycle::{Phase, Work};
 use rangekeeper_bootstrap::modes::{Mode, Stage};
@@ -120,6 +120,7 @@ fn steps_and_reports_have_these_forms() {
             Report::Failing { work: Work::RepairClusterIps, failure: failure.clone() },
             Report::Recovered { work: Work::KubernetesService, failures: 2, lasted: Duration::from_secs(3) },
             Report::FaultFound(Fault::Shared { key: "/k".into() }),
+            Report::Restored(Restored { before: 9, revision: 5 }),
             Report::Endpoints(Found { leases: 3, endpoints: 2, slice: 1, agree: false }),
             Report::Started,
             Report::Stopped { removed: true },
@@ -137,6 +138,7 @@ fn steps_and_reports_have_these_forms() {
                 "shared": {"key": "/k"},
                 "message": "another server writes lease /k of this server; check that no two servers have the same address",
             }},
+            {"restored": {"before": 9, "revision": 5}},
             {"endpoints": {"leases": 3, "endpoints": 2, "slice": 1, "agree": false}},
             "started",
             {"stopped": {"removed": true}},

@@ -1,6 +1,8 @@
 package etcdtest
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,24 +21,67 @@ type Kine struct {
 	Endpoint string
 	// Database is the file of the database.
 	Database string
+	t        testing.TB
 }
 
 // StartKine runs kine until the test ends. testing/kine.sh builds it; without it the test is skipped.
-func StartKine(t testing.TB) Kine {
+func StartKine(t testing.TB) *Kine {
 	t.Helper()
-	program := project.Path("bin", "kine")
-	if _, err := os.Stat(program); err != nil {
+	if _, err := os.Stat(kineProgram); err != nil {
 		t.Skip("kine is not built:", err)
 	}
 	dir := t.TempDir()
-	endpoint, database := "unix://"+filepath.Join(dir, "kine.sock"), filepath.Join(dir, "state.db")
-	process, err := child.Start(exec.Command(program, "--listen-address", endpoint, "--endpoint",
-		"sqlite://"+database+"?_journal_mode=WAL&_busy_timeout=30000&_txlock=immediate", "--metrics-bind-address=0"))
+	k := &Kine{Endpoint: "unix://" + filepath.Join(dir, "kine.sock"), Database: filepath.Join(dir, "state.db"), t: t}
+	k.start()
+	t.Cleanup(func() { k.Kill() })
+	return k
+}
+
+var kineProgram = project.Path("bin", "kine")
+
+func (k *Kine) start() {
+	k.t.Helper()
+	process, err := child.Start(exec.Command(kineProgram, "--listen-address", k.Endpoint, "--endpoint",
+		"sqlite://"+k.Database+"?_journal_mode=WAL&_busy_timeout=30000&_txlock=immediate", "--metrics-bind-address=0"))
 	if err != nil {
-		t.Fatal(err)
+		k.t.Fatal(err)
 	}
-	t.Cleanup(process.Kill)
-	return Kine{process, endpoint, database}
+	k.Process = process
+}
+
+// Save copies the database, for which kine stops and starts again, and returns where the copy is.
+func (k *Kine) Save() (backup string) {
+	k.t.Helper()
+	backup = filepath.Join(k.t.TempDir(), "backup.db")
+	k.replace(backup, k.Database)
+	return backup
+}
+
+// Restore has kine go on with a copy of the database.
+func (k *Kine) Restore(backup string) {
+	k.t.Helper()
+	k.replace(k.Database, backup)
+}
+
+// replace replaces a database by a copy of another one, while kine is stopped. The newest writes are in its log.
+func (k *Kine) replace(database, by string) {
+	k.t.Helper()
+	k.Kill()
+	<-k.Ended()
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		err := os.Remove(database + suffix)
+		var content []byte
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			content, err = os.ReadFile(by + suffix)
+		}
+		if err == nil {
+			err = os.WriteFile(database+suffix, content, 0o600)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			k.t.Fatal(err)
+		}
+	}
+	k.start()
 }
 
 // Swap writes a key that is there as a kube-apiserver does: kine takes nothing else.

@@ -11,6 +11,7 @@ pub(crate) fn log(report: &Report) {
         Report::Recovered { work, failures, lasted } => info!(?work, failures, after = ?lasted, "works again"),
         Report::FaultFound(fault) => warn!(%fault, "a lease is wrong"),
         Report::FaultGone(fault) => info!(%fault, "a lease is right again"),
+        Report::Restored(store) => error!(store.before, store.revision, "the store has gone back to an older revision"),
         Report::Endpoints(found) => {
             info!(found.leases, found.endpoints, found.slice, found.agree, "another number of API servers")
         }

@@ -14,6 +14,16 @@ type collector struct{ store *etcdstore.Store }
 // Of returns the metrics of a Store. Those of one Store are equal.
 func Of(store *etcdstore.Store) prometheus.Collector { return collector{store} }
 
+const (
+	restoresName = "rangekeeper_store_restores_total"
+	restoresHelp = "How often another etcd, or an older state of it, answered than before, as after a restore from a backup."
+)
+
+// RestoresOf returns a counter of restores that are noticed by keys of etcd that no Store has, beside those of [Of].
+func RestoresOf(key string) prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{Name: restoresName, Help: restoresHelp, ConstLabels: prometheus.Labels{"key": key}})
+}
+
 type descriptions struct{ operations, requests, conflicts, failures, replaced, restores *prometheus.Desc }
 
 func (c collector) descriptions() descriptions {
@@ -24,7 +34,7 @@ func (c collector) descriptions() descriptions {
 		conflicts:  prometheus.NewDesc("rangekeeper_store_conflicts_total", "Swaps and confirms that found another state.", nil, key),
 		failures:   prometheus.NewDesc("rangekeeper_store_request_failures_total", "Requests without an answer (unknown) and those that etcd would not carry out (refused).", []string{"reason"}, key),
 		replaced:   prometheus.NewDesc("rangekeeper_store_committers_replaced_total", "Committers that have failed and were replaced: faults of Rangekeeper.", nil, key),
-		restores:   prometheus.NewDesc("rangekeeper_store_restores_total", "How often another etcd, or an older state of it, answered than before, as after a restore from a backup.", nil, key),
+		restores:   prometheus.NewDesc(restoresName, restoresHelp, nil, key),
 	}
 }
 

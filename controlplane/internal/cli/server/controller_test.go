@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -647,6 +648,67 @@ func TestControllerOverKine(t *testing.T) {
 	if code := <-c.ended; code != exitOK {
 		t.Errorf("exit code %d", code)
 	}
+}
+
+// TestControllerOverRestoredKine restores the database of kine under an API server and a controller, from before the
+// first run of the controller.
+func TestControllerOverRestoredKine(t *testing.T) {
+	kine := etcdtest.StartKine(t)
+	client, err := clusterstate.Connect(t.Context(), clusterstate.ConnectOptions{Endpoints: []string{kine.Endpoint}, DialTimeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	s := apiservertest.Start(t, apiservertest.Config{
+		Version: apiservertest.Newest, Etcd: []string{kine.Endpoint}, ServiceClusterIPRange: "10.96.0.0/24", OwnLoops: true,
+		Flags: []string{"--endpoint-reconciler-type=none"},
+	})
+	api := kubernetes.NewForConfigOrDie(s.RESTConfig(apiservertest.Admin))
+	eventually(t, func() error {
+		_, err := api.CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
+		return err
+	})
+	backup := kine.Save()
+	c := startController(t, "--kubeconfig", s.Kubeconfig(apiservertest.Admin), "--endpoints", kine.Endpoint, "--advertise-address", "192.0.2.11",
+		"--service-cluster-ip-range", "10.96.0.0/24", "--service-node-port-range", "30000-32767", "--healthz-bind-address", "127.0.0.1:0")
+	restores := func(want string) error {
+		line := `rangekeeper_store_restores_total{key="/registry/masterleases/"} ` + want
+		if _, metrics := get(t, served(t, c)+"/metrics"); !strings.Contains(metrics, line+"\n") {
+			return fmt.Errorf("/metrics lacks %s", line)
+		}
+		return nil
+	}
+	isThere := func() error { return apiservertest.CheckEndpoints(t.Context(), api, "192.0.2.11") }
+	eventually(t, isThere)
+	if err := restores("0"); err != nil {
+		t.Error(err)
+	}
+	var reached int64 // which the restored database does not reach at once
+	for i := range 100 {
+		written, err := api.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("fill-", i)}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reached, err = strconv.ParseInt(written.ResourceVersion, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, func() error {
+		lease, err := client.Get(t.Context(), "/registry/masterleases/192.0.2.11")
+		if err == nil && (len(lease.Kvs) == 0 || lease.Kvs[0].ModRevision < reached) {
+			err = errors.New("the lease is not put again")
+		}
+		return err
+	})
+	kine.Restore(backup)
+	eventually(t, func() error {
+		if n := len(c.said("level=ERROR", "etcd has gone back to an older revision")); n != 1 {
+			return fmt.Errorf("the restore is logged %d times", n)
+		}
+		return errors.Join(restores("1"), isThere())
+	})
+	c.cancel()
+	<-c.ended
 }
 
 // served returns where a controller serves.
