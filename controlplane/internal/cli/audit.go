@@ -223,6 +223,7 @@ func (o *auditFlags) follow(ctx context.Context) error {
 	o.source.Follow()
 	var last []byte
 	var before *audit.Report
+	reached := int64(0)
 	for {
 		a, report, err := o.audit(ctx)
 		switch {
@@ -231,6 +232,10 @@ func (o *auditFlags) follow(ctx context.Context) error {
 		case err != nil:
 			fmt.Fprintf(o.stderr, "rangekeeper: %v; trying again in %s\n", err, o.interval)
 		default:
+			if now := report.Source.Revision; now < reached {
+				fmt.Fprintln(o.stderr, "rangekeeper:", wentBack(reached, now))
+			}
+			reached = report.Source.Revision
 			undated := *report
 			undated.Source, undated.Servers = nil, nil // servers write their leases all the time
 			now, err := json.Marshal(undated)

@@ -210,6 +210,42 @@ func TestWatchOfAuditInText(t *testing.T) {
 	}
 }
 
+// TestWatchOfRestored restores etcd under an audit that finds the same before and after.
+func TestWatchOfRestored(t *testing.T) {
+	t.Parallel() // beside those that wait
+	etcd := etcdtest.StartCluster(t, 1)
+	endpoints := []string{"--endpoints", etcd.Endpoints()[0]}
+	runOK(t, append([]string{"init", "servicenodeports", "30000-30099"}, endpoints...)...)
+	backup := etcdtest.Save(t, etcd.Client())
+	etcdtest.Fill(t, etcd.Client(), etcdtest.Revision(t, etcd.Client())+100)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	read, write := io.Pipe()
+	said := make(chan string, 100)
+	ended := make(chan int, 1)
+	go func() {
+		args := append([]string{"audit", "--watch", "--interval", "1s"}, endpoints...)
+		ended <- program.Run(ctx, args, write, writerFunc(func(b []byte) (int, error) {
+			said <- string(b)
+			return len(b), nil
+		}))
+		close(said)
+	}()
+	bufio.NewReader(read).ReadString('\n') // of the first report
+	go io.Copy(io.Discard, read)
+	etcd.Restore(backup, etcdtest.Restoration{}, func() {})
+	count := 0
+	for line := range said {
+		if strings.Contains(line, "the store went back from revision ") {
+			count++
+			cancel()
+		}
+	}
+	if code := <-ended; code != exitOK || count != 1 {
+		t.Errorf("exit code %d, said %d times", code, count)
+	}
+}
+
 // TestWatchOfAudit follows a cluster whose faults change, while an API server writes its lease again and again.
 func TestWatchOfAudit(t *testing.T) {
 	t.Parallel() // beside those that wait

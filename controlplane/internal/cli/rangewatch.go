@@ -26,25 +26,36 @@ type rangeWatch struct {
 	// The stored state as far as reported; values is zero if there is no object.
 	values rangekeeper.Range
 	data   []byte
+	// restored has the revisions of a restore that was noticed.
+	restored chan error
 }
+
+// wentBack says that a store has an older revision than it had reached.
+func wentBack(before, now int64) string {
+	return fmt.Sprintf("the store went back from revision %d to %d, as after a restore from a backup", before, now)
+}
+
+// errRestored: changes after the revision of a watch are none of what is stored now.
+var errRestored = errors.New("the store was restored")
 
 // watch reports all changes until the context is done; the first report has none.
 func (w *rangeWatch) watch(ctx context.Context, report func([]change, int64) error) error {
-	// If the history is compacted before it is reported, the watch resumes from the
-	// state that is stored then.
+	// If the history is compacted before it is reported, or lost by a restore, the watch resumes from the state that is
+	// stored then.
 	for first := true; ; first = false {
 		from, err := w.catchUp(ctx, first, report)
 		if err == nil {
 			err = w.follow(ctx, from, report)
 		}
-		if ctx.Err() != nil || !errors.Is(err, rpctypes.ErrCompacted) {
+		if ctx.Err() != nil || !errors.Is(err, rpctypes.ErrCompacted) && !errors.Is(err, errRestored) {
 			return etcdflags.Explained(err)
 		}
 	}
 }
 
-// ask returns an error once etcd has not answered for the timeout: a watch itself waits for ever.
-func (w *rangeWatch) ask(ctx context.Context, timeout time.Duration, log io.Writer) error {
+// ask returns an error once etcd has not answered for the timeout: a watch itself waits for ever. After a restore it
+// has the watch begin again, which would wait for the revision that it had reached.
+func (w *rangeWatch) ask(ctx context.Context, reached int64, timeout time.Duration, log io.Writer) error {
 	ticker := time.NewTicker(min(askInterval, timeout))
 	defer ticker.Stop()
 	for answered, silent := time.Now(), false; ; {
@@ -54,8 +65,18 @@ func (w *rangeWatch) ask(ctx context.Context, timeout time.Duration, log io.Writ
 		case <-ticker.C:
 		}
 		asked, cancel := context.WithTimeout(ctx, askInterval)
-		_, err := w.client.Get(asked, w.key, clientv3.WithKeysOnly())
+		got, err := w.client.Get(asked, w.key, clientv3.WithKeysOnly())
 		cancel()
+		if err == nil {
+			if now := got.Header.Revision; now < reached {
+				fmt.Fprintln(log, "rangekeeper:", wentBack(reached, now))
+				select {
+				case w.restored <- errRestored:
+				case <-ctx.Done():
+				}
+			}
+			reached = got.Header.Revision
+		}
 		if err = etcdflags.Explained(err); ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -100,8 +121,15 @@ func (w *rangeWatch) catchUp(ctx context.Context, first bool, report func([]chan
 
 // follow reports all changes after a revision.
 func (w *rangeWatch) follow(ctx context.Context, after int64, report func([]change, int64) error) error {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(clientv3.WithRequireLeader(ctx))
+	defer cancel(nil)
+	go func() {
+		select {
+		case err := <-w.restored:
+			cancel(err)
+		case <-ctx.Done():
+		}
+	}()
 	for response := range w.client.Watch(ctx, w.key, clientv3.WithRev(after+1)) {
 		for _, event := range response.Events {
 			kv := event.Kv
@@ -116,7 +144,7 @@ func (w *rangeWatch) follow(ctx context.Context, after int64, report func([]chan
 				return err
 			}
 		}
-		if err := response.Err(); err != nil {
+		if err := response.Err(); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("watch %s: %w", w.key, err)
 		}
 	}

@@ -50,7 +50,8 @@ func newWatch(p *Program) *cobra.Command {
 interrupted: "allocated" or "released", the value, and etcd's revision. If the object
 of the range is deleted, it prints "deleted"; if it is recreated, or created for
 another range, it prints "created" and then its allocated values. If etcd does not
-answer, a line on stderr says so within seconds.
+answer, or goes back to an older revision as after a restore, a line on stderr says so
+within seconds; after a restore, what differs is printed.
 
 ` + p.rangesHelp(),
 		Example: `  rangekeeper watch serviceips --endpoints http://127.0.0.1:2379
@@ -73,7 +74,7 @@ answer, a line on stderr says so within seconds.
 		if err != nil {
 			return err
 		}
-		w := rangeWatch{client: s.Client, key: s.Key(args[0]), parse: clusterstate.ParseRange(args[0])}
+		w := rangeWatch{client: s.Client, key: s.Key(args[0]), parse: clusterstate.ParseRange(args[0]), restored: make(chan error)}
 		ctx, end := context.WithCancelCause(c.Context())
 		defer end(nil)
 		began := false
@@ -82,7 +83,7 @@ answer, a line on stderr says so within seconds.
 			if !began {
 				began = true
 				fmt.Fprintf(s.Log, "rangekeeper: watching %s %s after revision %d\n", w.key, values, revision)
-				go func() { end(w.ask(ctx, timeout, s.Log)) }()
+				go func() { end(w.ask(ctx, revision, timeout, s.Log)) }()
 			}
 			for _, change := range changes {
 				if *format == screen.FormatJSON {

@@ -16,6 +16,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -193,6 +194,30 @@ func TestWatchCompacted(t *testing.T) {
 	}
 	if _, err := w.catchUp(t.Context(), false, tell); err != nil || !slices.Equal(told, []string{"released 10.96.0.1", "allocated 10.96.0.3"}) {
 		t.Error(err, told)
+	}
+}
+
+// TestWatchRestored restores etcd from before an allocation that was printed. The value is free again, and what comes
+// next is seen though the revision is below the one that was reached.
+func TestWatchRestored(t *testing.T) {
+	t.Parallel() // it waits
+	etcd := etcdtest.StartCluster(t, 1)
+	with := func(args ...string) []string { return append(args, "--endpoints", etcd.Endpoints()[0]) }
+	runOK(t, with("init", "servicenodeports", "30000-30099")...)
+	backup := etcdtest.Save(t, etcd.Client())
+	etcdtest.Fill(t, etcd.Client(), etcdtest.Revision(t, etcd.Client())+100)
+	w := startWatch(t, with("servicenodeports")...)
+	runOK(t, with("allocate", "servicenodeports", "30001")...)
+	w.check("allocated 30001")
+	etcd.Restore(backup, etcdtest.Restoration{}, func() {})
+	for !strings.Contains(w.next(w.errs), "the store went back from revision ") {
+	}
+	w.check("released 30001")
+	runOK(t, with("allocate", "servicenodeports", "30002")...)
+	w.check("allocated 30002")
+	w.cancel()
+	if code := <-w.ended; code != exitOK {
+		t.Errorf("exit code %d", code)
 	}
 }
 
