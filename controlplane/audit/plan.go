@@ -408,6 +408,19 @@ func (a *Audit) RecordChosen(changes map[string]rangekeeper.Repaired) error {
 	return nil
 }
 
+// RecordNoRepair records that nothing was written, so all that is found stays.
+func (a *Audit) RecordNoRepair() error {
+	for i, r := range a.ranges {
+		if r.record != rangekeeper.RecordBitmap {
+			continue
+		}
+		if err := a.core.RecordFailedRepair(i); err != nil {
+			return fmt.Errorf("%s: %w", r.name, err)
+		}
+	}
+	return nil
+}
+
 // Core returns the core's report, which stays the audit's.
 func (a *Audit) Core() *rangekeeper.Report { return a.core }
 

@@ -33,7 +33,9 @@ type repair struct {
 	log        io.Writer
 	// last is the last pass's audit.
 	last *audit.Audit
-	// leftAlone is the number of values that the last pass left alone, as they or Services changed meanwhile.
+	// changed counts, by range, the values that the last pass left alone, as they or Services changed meanwhile.
+	changed map[string]int
+	// leftAlone is the number of those, and of the API servers' objects, that are still to be repaired.
 	leftAlone int
 }
 

@@ -329,6 +329,54 @@ func TestServiceAfterList(t *testing.T) {
 	checkStored(t, etcdtest.SingleStack, "repaired1", readEtcd(t, e.Client()))
 }
 
+// TestRepairedMeanwhile has another program repair the same values when they are about to be written: all of them, or
+// all but one.
+func TestRepairedMeanwhile(t *testing.T) {
+	for _, all := range []bool{true, false} {
+		e, etcd := cluster(t)
+		with := func(args ...string) []string { return append(args, etcd...) }
+		runOK(t, with("init", "servicenodeports", "30000-30099")...)
+		for _, port := range []string{"30001", "30002", "30003"} {
+			service := `{"apiVersion":"v1","kind":"Service","metadata":{"namespace":"default","name":"s` + port + `"},"spec":{"type":"NodePort","clusterIP":"None","ports":[{"port":80,"nodePort":` + port + `}]}}`
+			if _, err := e.Client().Put(t.Context(), "/registry/services/specs/default/s"+port, service); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var log bytes.Buffer
+		r, began := &repair{apply: true, passes: 2, log: &log}, false
+		plan, err := r.runWith(t, e, func(context.Context, *pb.TxnRequest) error {
+			switch {
+			case began:
+			case all:
+				runOK(t, with("repair", "--apply")...)
+			default: // the last one is free again
+				for _, port := range []int{30001, 30002, 30003, 30003} {
+					if err := toggle(t.Context(), e.Client(), nodePortsKey, port); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			began = true
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, left := "rangekeeper: 3 values of servicenodeports repaired meanwhile, by another program\n", 0
+		if !all {
+			left = 1
+			want = "rangekeeper: 2 values of servicenodeports repaired meanwhile, by another program\n" +
+				"rangekeeper: 1 value of servicenodeports left alone, as they or Services changed meanwhile; run the command again\n"
+		}
+		if log.String() != want {
+			t.Errorf("%s, want %s", log.String(), want)
+		}
+		if r.leaves(plan) != (left > 0) || len(plan.Findings) != left || plan.Summary.Set != 0 || !plan.Applied {
+			t.Errorf("%+v", plan)
+		}
+	}
+}
+
 // repairWith cleans leaks in three passes, and calls before ahead of each swap.
 func repairWith(t *testing.T, e *embedded.Etcd, log io.Writer, before func(context.Context, *pb.TxnRequest) error) (*repair, *audit.Plan) {
 	t.Helper()

@@ -40,7 +40,7 @@ func (r *repair) online(ctx context.Context) (*audit.Plan, error) {
 	}
 	var before *audit.Plan
 	for n := uint8(1); ; n++ {
-		r.leftAlone = 0
+		r.changed = map[string]int{}
 		plan, err := r.pass(ctx, known, opened, r.cleanLeaks || n > 1)
 		if plan == nil {
 			return before, err
@@ -53,6 +53,12 @@ func (r *repair) online(ctx context.Context) (*audit.Plan, error) {
 		}
 		alone := plan.AloneLeft()
 		if n == passes || !r.cleanLeaks && len(alone) == 0 {
+			if len(r.changed) > 0 {
+				if plan, err = r.lookAgain(ctx, plan); err != nil {
+					return plan, err
+				}
+				alone = plan.AloneLeft()
+			}
 			r.reportLeft(plan.LeaksLeft(), alone)
 			return plan, nil
 		}
@@ -163,8 +169,7 @@ func (r *repair) pass(ctx context.Context, known *rangekeeper.LeakTracker, opene
 	}
 	for i, k := range opened {
 		if changed := outcomes[i].Changed; changed > 0 {
-			r.leftAlone += changed
-			fmt.Fprintf(r.log, "rangekeeper: %s of %s left alone, as they or Services changed meanwhile; run the command again\n", screen.Count(changed, "value"), k.name)
+			r.changed[k.name] = changed
 		}
 	}
 	plan, planErr := audited.Plan()
@@ -178,6 +183,46 @@ func (r *repair) pass(ctx context.Context, known *rangekeeper.LeakTracker, opene
 		plan.SetApplied()
 	}
 	return plan, err
+}
+
+// lookAgain audits the cluster once more after a pass that left values alone, as they or Services changed: what is
+// right by now was repaired by another program, and the rest is due. It returns what the passes have done, with what is
+// found now.
+func (r *repair) lookAgain(ctx context.Context, done *audit.Plan) (*audit.Plan, error) {
+	state, err := r.source.Read(ctx, 0)
+	if err != nil {
+		return done, err
+	}
+	o := r.source.AuditOptions(state)
+	o.CleansLeaks, o.KeepsLeaks = r.cleanLeaks, !r.cleanLeaks
+	if r.last, err = r.source.AuditWith(state, o); err != nil {
+		return done, err
+	}
+	pending, err := r.last.Plan()
+	if err != nil {
+		return done, err
+	}
+	for _, one := range pending.Ranges {
+		changed := r.changed[one.Name]
+		due := min(len(one.Set)+len(one.Clear), changed)
+		if repaired := changed - due; repaired > 0 {
+			fmt.Fprintf(r.log, "rangekeeper: %s of %s repaired meanwhile, by another program\n", screen.Count(repaired, "value"), one.Name)
+		}
+		if due > 0 {
+			r.leftAlone += due
+			fmt.Fprintf(r.log, "rangekeeper: %s of %s left alone, as they or Services changed meanwhile; run the command again\n", screen.Count(due, "value"), one.Name)
+		}
+	}
+	if err := r.last.RecordNoRepair(); err != nil {
+		return done, err
+	}
+	now, err := r.last.Plan()
+	if err != nil {
+		return done, err
+	}
+	now.After(done)
+	now.SetApplied()
+	return now, nil
 }
 
 // timedRange is a range whose operations have the time of an operation each.
