@@ -38,7 +38,7 @@ cleared, and releases those that it set. JOURNAL is the file that the repair wro
 its plan; another cluster than the one it was made for refuses it, and so does an etcd that
 was restored from an older state. It stays as long as a value is kept, and is renamed to
 JOURNAL.undone when all is undone. Each range is written as a whole. A repair that is still
-writing the plan stops: JOURNAL.undoing says so to it.
+writing the plan, or waits to write it, stops: JOURNAL.undoing says so to it.
 
 A value is released if it was recorded all the time since the repair, and if no Service uses
 it now or a minute later, for which the command waits. A value that was or may have been

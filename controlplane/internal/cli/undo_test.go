@@ -20,6 +20,49 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
 
+// TestUndoBeforeJournal undoes a plan whose repair waits to look again at a value to clear, so there is no journal yet.
+// The repair stops, and a later one writes the plan.
+func TestUndoBeforeJournal(t *testing.T) {
+	shortenLeakAge(t)
+	e, etcd := cluster(t)
+	with := func(args ...string) []string { return append(args, etcd...) }
+	runOK(t, with("init", "servicenodeports", "30000-30003")...)
+	putService(t, e, "web", 30001)
+	runOK(t, with("allocate", "servicenodeports", "30002")...)
+	file := filepath.Join(t.TempDir(), "plan.json")
+	journal := file + edit.JournalSuffix
+	runFails(t, exitInput, []string{journal, "no such file"}, with("undo", journal)...)
+	runJSON[audit.Plan](t, exitFound, with("repair", "--clean-leaks", "--plan-to", file)...)
+	apply := with("repair", "--apply", "--plan", file)
+	undo := func(words string, args ...string) {
+		t.Helper()
+		code, stdout, stderr := run(t, with(append([]string{"undo", journal}, args...)...)...)
+		if code != exitOK || stdout != "" || !strings.Contains(stderr, "no repair has written "+file+" yet") || !strings.Contains(stderr, words) {
+			t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+		}
+	}
+	waited := false
+	var said strings.Builder
+	code := program.Run(t.Context(), apply, io.Discard, writerFunc(func(b []byte) (int, error) {
+		if strings.Contains(string(b), "look again at 1 value to clear") {
+			waited = true
+			undo("without --dry-run", "--dry-run")
+			undo("; a run that waits to write it is stopped")
+		}
+		return said.Write(b)
+	}))
+	if !waited || code == exitOK || !strings.Contains(said.String(), edit.ErrUndoBegan.Error()) {
+		t.Errorf("exit code %d, %s", code, said.String())
+	}
+	if got := ports(t, e); !slices.Equal(got, []string{"30002"}) {
+		t.Fatalf("it has written: %q", got)
+	}
+	runJSON[audit.Plan](t, exitOK, apply...)
+	if got := ports(t, e); !slices.Equal(got, []string{"30001"}) {
+		t.Errorf("%q", got)
+	}
+}
+
 // TestUndoSets reverses a repair that has set the ports 30001 and 30003 for two Services, of which one was deleted
 // since.
 func TestUndoSets(t *testing.T) {

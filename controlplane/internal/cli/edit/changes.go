@@ -75,6 +75,14 @@ func (r *RangeChanges) isDone() bool {
 	return r.Outcome == OutcomeWritten || len(r.Set)+len(r.Clear) == 0
 }
 
+// names returns those of all ranges.
+func (c *Changes) names() (all []string) {
+	for _, one := range c.Ranges {
+		all = append(all, one.Name)
+	}
+	return all
+}
+
 // SetValues returns the values of Set.
 func (r *RangeChanges) SetValues() []string {
 	all := []string{} // never nil, which is null in JSON

@@ -69,10 +69,9 @@ func (j *journal) check() error {
 	j.isThere = !errors.Is(err, fs.ErrNotExist)
 	undoBegan := j.checkUndo()
 	switch {
+	case !j.isThere && undoBegan != nil:
+		return undoBegan
 	case !j.isThere:
-		if err := os.Remove(j.name + UndoingSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a journal that is gone
-			return err
-		}
 		for i := range j.plan.Ranges {
 			j.plan.Ranges[i].Outcome, j.plan.Ranges[i].WrittenRevision = OutcomePending, 0
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"slices"
 	"time"
 
@@ -61,6 +62,12 @@ func OpenPlan(path string, log io.Writer) (*Reviewed, error) {
 		return nil, err
 	}
 	j := &journal{plan: c, name: path + JournalSuffix, log: log}
+	if _, err := os.Stat(j.name); errors.Is(err, fs.ErrNotExist) {
+		// Of a journal that is gone, or against a run of before, which had not written anything.
+		if err := os.Remove(j.name + UndoingSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
 	return &Reviewed{c, j}, j.check()
 }
 

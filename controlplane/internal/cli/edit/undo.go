@@ -65,6 +65,8 @@ type Undoable struct {
 	dryRun bool
 	// all are the names of all ranges, those of which nothing is to be undone too.
 	all []string
+	// unwritten is the name of a plan of which nothing is written yet, so there is no journal.
+	unwritten string
 }
 
 // OpenJournal reads a journal, and refuses one that cannot be undone.
@@ -73,6 +75,13 @@ func OpenJournal(path string, dryRun bool) (*Undoable, error) {
 	_, missing := os.Stat(path + UndoneSuffix)
 	if errors.Is(err, fs.ErrNotExist) && missing == nil {
 		return nil, fmt.Errorf("%s: all of it was undone, so it is %s%s now", path, path, UndoneSuffix)
+	}
+	if plan, isName := strings.CutSuffix(path, JournalSuffix); isName && errors.Is(err, fs.ErrNotExist) {
+		if c, err := ReadDocument(plan, KindReviewedPlan); err == nil {
+			u := &Undoable{Changes: c, dryRun: dryRun, all: c.names(), unwritten: plan}
+			u.file, u.Ranges = path, nil
+			return u, nil
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -85,10 +94,7 @@ func OpenJournal(path string, dryRun bool) (*Undoable, error) {
 	case missing == nil && !dryRun:
 		return nil, fmt.Errorf("%s%s: is of an earlier undo; rename it first", path, UndoneSuffix)
 	}
-	u := &Undoable{Changes: j, dryRun: dryRun}
-	for _, one := range j.Ranges {
-		u.all = append(u.all, one.Name)
-	}
+	u := &Undoable{Changes: j, dryRun: dryRun, all: j.names()}
 	// What was not written is not undone, and what may be is due.
 	j.Ranges = slices.DeleteFunc(j.Ranges, func(one RangeChanges) bool { return one.Outcome == OutcomePending })
 	for i := range j.Ranges {
@@ -113,6 +119,11 @@ func (u *Undoable) Undo(ctx context.Context, stored *ranges.Store, log io.Writer
 			return nil, err
 		}
 		if err := u.begin(ctx, stored); err != nil {
+			return nil, err
+		}
+	}
+	if u.unwritten != "" {
+		if err := u.checkUnwritten(log); err != nil {
 			return nil, err
 		}
 	}
@@ -150,8 +161,25 @@ func (u *Undoable) begin(ctx context.Context, stored *ranges.Store) error {
 	return nil
 }
 
+// checkUnwritten says that nothing is to be undone, and fails if a run has written meanwhile. After begin no run that
+// has begun before can.
+func (u *Undoable) checkUnwritten(log io.Writer) error {
+	if _, err := os.Stat(u.file); !errors.Is(err, fs.ErrNotExist) {
+		return cmp.Or(err, fmt.Errorf("%s: a run has begun to write the plan meanwhile; run the command again", u.file))
+	}
+	stops := "a run that waits to write it is stopped"
+	if u.dryRun {
+		stops = "without --dry-run, a run that waits to write it is stopped"
+	}
+	fmt.Fprintf(log, "rangekeeper: no repair has written %s yet, so nothing is to be undone; %s\n", u.unwritten, stops)
+	return nil
+}
+
 // Close renames the journal, all of which is undone.
 func (u *Undoable) Close() error {
+	if u.unwritten != "" { // its mark stays for the run that waits
+		return nil
+	}
 	if err := os.Rename(u.file, u.file+UndoneSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) { // else another undo has done it
 		return err
 	}
