@@ -48,7 +48,7 @@ UNVETTED := -count=1 -vet=off -timeout 40m
 CLUSTER_FILES = $(shell grep -rl apiservertest --include=*_test.go $(if $(RANGEKEEPER_NIGHTLY),,--exclude-dir=apiservertest) controlplane)
 CLUSTER_PACKAGES = $(sort $(patsubst controlplane/%/,%,$(dir $(CLUSTER_FILES))))
 CLUSTER_TESTS = ^($(subst $() ,|,$(strip $(shell grep -ho '^func Test[A-Za-z0-9]*' $(CLUSTER_FILES) | sed 's/^func //' | grep -vx TestMain))))$$
-GOFILES := ffi go-bindings controlplane compat kube-apiserver examples release
+GOFILES = $$(git ls-files -co --exclude-standard '*.go')
 # The releases of Kubernetes for which servers are built and tested: by default the newest and the oldest supported one.
 RELEASES ?= $(shell sed -n '1p;$$p' controlplane/releases/releases.txt)
 ALL_RELEASES = $(shell cat controlplane/releases/releases.txt)

@@ -306,6 +306,9 @@ func (a *Audit) check(core *rangekeeper.Audit, o Options) error {
 	if !errors.Is(err, rangekeeper.ErrNoServices) {
 		return err
 	}
+	if a.state.ServicesRevision != 0 {
+		return errors.New("IPAddress objects refer to Services of which none, or nearly none, is in the etcd of --services-endpoints: is it that of another cluster?")
+	}
 	err = fmt.Errorf("%w; does kube-apiserver keep Services in another etcd (--etcd-servers-overrides)? --endpoints of that etcd repairs its ranges, "+
 		"and kube-apiserver repairs IPAddress objects", err)
 	if o.CleansLeaks || o.Pass != nil {

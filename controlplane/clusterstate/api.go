@@ -98,7 +98,8 @@ func ReadAPI(ctx context.Context, config *rest.Config, o APIOptions) (*State, er
 	config = rest.CopyConfig(config)
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	config.ContentType = runtime.ContentTypeProtobuf
-	config.QPS = -1 // one request after another
+	config.WarningHandler = rest.NoWarnings{} // such as that Endpoints are deprecated
+	config.QPS = -1                           // one request after another
 	client, err := apiclient.Plain(config)
 	if err != nil {
 		return nil, err

@@ -219,7 +219,7 @@ func encode(version string, k kind, o interface{ Marshal() ([]byte, error) }) ([
 
 func (k kind) check(apiVersion, name string) error {
 	if name != k.name || !slices.Contains(k.versions, apiVersion) {
-		return fmt.Errorf("is %s %s, expected %s of %q", apiVersion, name, k.name, k.versions)
+		return fmt.Errorf("is %q of %q, expected %s of %s", name, apiVersion, k.name, strings.Join(k.versions, " or "))
 	}
 	return nil
 }

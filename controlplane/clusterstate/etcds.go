@@ -33,11 +33,11 @@ func ReadEtcds(ctx context.Context, client, ofServices *clientv3.Client, o Optio
 }
 
 func readAtOneInstant(ctx context.Context, client, ofServices *clientv3.Client, o Options) (*State, error) {
-	revision, ofServicesRevision, err := instant(ctx, client, ofServices)
+	p := o.prefixes()
+	revision, ofServicesRevision, err := instant(ctx, client, ofServices, p.services)
 	if err != nil {
 		return nil, err
 	}
-	p := o.prefixes()
 	isServices := func(prefix string) bool { return prefix == p.services || prefix == p.ranges }
 	o.Revision = revision
 	s, err := readAtOneRevision(ctx, client, o, slices.DeleteFunc(p.all(), isServices))
@@ -52,6 +52,8 @@ func readAtOneInstant(ctx context.Context, client, ofServices *clientv3.Client, 
 	switch other := services.Identity; {
 	case other.Etcd != 0 && other.Etcd == s.Identity.Etcd:
 		return nil, errors.New("the etcd of Services is the same one; leave out --services-endpoints")
+	case other.UID != "" && s.Identity.UID == "":
+		return nil, errors.New("the etcd of Services has the Namespace kube-system, and the other one has not: name them the other way round")
 	case other.UID != "" && other.UID != s.Identity.UID:
 		return nil, errors.New("the etcd of Services is that of another cluster: it has a Namespace kube-system of another UID")
 	}
@@ -66,10 +68,10 @@ func readAtOneInstant(ctx context.Context, client, ofServices *clientv3.Client, 
 }
 
 // instant returns two revisions that were the newest ones of their etcds at one instant: that of Services was the same
-// before and after the other one was asked.
-func instant(ctx context.Context, client, ofServices *clientv3.Client) (revision, ofServicesRevision int64, err error) {
+// before and after the other one was asked. They are those of answers about a key that the user may read.
+func instant(ctx context.Context, client, ofServices *clientv3.Client, key string) (revision, ofServicesRevision int64, err error) {
 	newest := func(client *clientv3.Client) (int64, error) {
-		page, err := readPage(ctx, client, "health") // any key will do
+		page, err := readPage(ctx, client, key)
 		if err != nil {
 			return 0, err
 		}

@@ -59,6 +59,7 @@ func TestBundle(t *testing.T) {
 		"/registry/services/specs/default/annotated": `{"apiVersion":"v1","kind":"Service","metadata":{"namespace":"default","name":"annotated","annotations":{"a":"` + hidden + `"},"labels":{"a":"` + hidden + `"}},` +
 			`"spec":{"type":"NodePort","clusterIP":"10.96.0.9","externalName":"` + hidden + `","selector":{"a":"` + hidden + `"},"ports":[{"port":80,"nodePort":1}]}}`,
 		"/registry/services/specs/default/damaged":        hidden + hidden,
+		"/registry/services/specs/default/kind":           `{"apiVersion":"` + hidden + `/v1","kind":"` + hidden + `"}`,
 		"/registry/services/specs/default/key":            "apiVersion: v1\nkind: Service\nmetadata:\n  annotations:\n    ? [" + hidden + "]\n    : a\n",
 		"/registry/services/specs/default/null":           "apiVersion: v1\nkind: Service\nmetadata:\n  annotations: {~: " + hidden + "}\n",
 		"/registry/services/specs/default/number":         "apiVersion: v1\nkind: Service\nmetadata:\n  annotations: {a: !!int " + hidden + "}\n",

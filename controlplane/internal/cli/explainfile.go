@@ -35,6 +35,7 @@ func explainFile(c *cobra.Command, s *source.Source, path, inNamespace, format s
 		return fmt.Errorf("--filename %s: %w", path, err)
 	}
 	for i := range named {
+		named[i].Name = cmp.Or(named[i].Name, named[i].GenerateName)
 		if named[i].Namespace == "" {
 			named[i].Namespace = cmp.Or(s.ServiceNamespace(inNamespace), metav1.NamespaceDefault)
 		}
@@ -135,6 +136,10 @@ func refusals(s *corev1.Service) (faults []string) {
 			faults = append(faults, fmt.Sprintf("has the node port %d twice for %s", p.NodePort, one.protocol))
 		}
 		seen.Insert(one)
+	}
+	health := s.Spec.HealthCheckNodePort
+	if health != 0 && slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort == health }) {
+		faults = append(faults, fmt.Sprintf("has the node port %d for its health check, too", health))
 	}
 	return faults
 }

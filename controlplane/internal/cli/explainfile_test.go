@@ -73,6 +73,7 @@ func TestExplainFile(t *testing.T) {
 		service("a", "new", "ports: [{nodePort: 99999}]"):                                         "has the node port 99999, which is no port",
 		service("a", "new", "ports: [{nodePort: -1}]"):                                            "has the node port -1, which is no port",
 		service("a", "new", "ports: [{nodePort: "+free+"}, {protocol: TCP, nodePort: "+free+"}]"): "has the node port " + free + " twice for TCP",
+		service("a", "new", "healthCheckNodePort: "+free+", ports: [{nodePort: "+free+"}]"):       "has the node port " + free + " for its health check, too",
 	} {
 		file := write(text)
 		if code, _, stderr := run(t, with(file)...); code != exitFound || stderr != "rangekeeper: Service a/new of "+file+" "+want+"\n" {

@@ -169,7 +169,7 @@ func TestStrangeYAML(t *testing.T) {
 		{"cut off", strings.TrimSuffix(whole, ": 10.96.0.1\n"), "damaged Service"},
 		{"alias", strings.Replace(whole, "10.96.0.1", "*a", 1), "damaged YAML value"},
 		{"list", strings.Replace(whole, "10.96.0.1", "[10]", 1), "damaged Service"},
-		{"another kind", strings.Replace(whole, "Service", "Secret", 1), "is v1 Secret"},
+		{"another kind", strings.Replace(whole, "Service", "Secret", 1), `is "Secret" of "v1", expected Service of v1`},
 		{"text", "a:b", "neither Kubernetes protobuf nor JSON nor YAML"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
