@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -144,6 +145,32 @@ func TestReadAPIUnreadable(t *testing.T) {
 	}
 	if state.Services.Len() != 2 || len(state.Unreadable) != 1 || state.Unreadable[0].Kind != "Service" || state.Unreadable[0].Problem != "Service without a name" {
 		t.Errorf("%d Services, %+v", state.Services.Len(), state.Unreadable)
+	}
+}
+
+// TestReadAPIBadCIDR reads ServiceCIDRs, of which one cannot be used: a server validates what is written to it, and not
+// what lies in etcd.
+func TestReadAPIBadCIDR(t *testing.T) {
+	of := func(name, cidr string) networkingv1.ServiceCIDR {
+		return networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{cidr}}}
+	}
+	config := fakeAPI(t, func(path string, query url.Values) (int, any) {
+		switch {
+		case path == "/apis/networking.k8s.io/v1/servicecidrs" && query.Get("limit") != "1":
+			list := &networkingv1.ServiceCIDRList{Items: []networkingv1.ServiceCIDR{of("c", "10.1.0.0"), of("kubernetes", "10.96.0.0/16")}}
+			list.ResourceVersion = "1"
+			return http.StatusOK, list
+		case path == "/api/v1/services", path == "/apis/networking.k8s.io/v1/servicecidrs":
+			return http.StatusOK, page("1", "")
+		}
+		return failure(http.StatusNotFound, metav1.StatusReasonNotFound)
+	})
+	state, err := clusterstate.ReadAPI(t.Context(), config, clusterstate.APIOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(state.ServiceCIDRs) != 1 || len(state.Unreadable) != 1 || state.Unreadable[0].Key != "c" || state.Unreadable[0].Kind != "ServiceCIDR" {
+		t.Errorf("%+v, %+v", state.ServiceCIDRs, state.Unreadable)
 	}
 }
 

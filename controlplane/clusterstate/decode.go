@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
+
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
 const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -147,6 +149,13 @@ func check(o metav1.Object, k kind) error {
 	for _, text := range texts(o) {
 		if !utf8.ValidString(text) {
 			return fmt.Errorf("damaged %s: %q is not UTF-8", k.name, text)
+		}
+	}
+	if o, ok := o.(*networkingv1.ServiceCIDR); ok {
+		for _, cidr := range o.Spec.CIDRs {
+			if _, err := rangekeeper.ParseServiceCIDR(cidr); err != nil {
+				return fmt.Errorf("spec.cidrs: %w", err)
+			}
 		}
 	}
 	return nil

@@ -268,6 +268,11 @@ func TestStoredForms(t *testing.T) {
 	}
 }
 
+// withCIDR returns a stored ServiceCIDR with this CIDR.
+func withCIDR(text string) string {
+	return `{"apiVersion":"networking.k8s.io/v1","kind":"ServiceCIDR","metadata":{"name":"x"},"spec":{"cidrs":["` + text + `"]}}`
+}
+
 func TestBadValues(t *testing.T) {
 	client := etcdtest.Start(t, "").Client()
 	good := corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web"}}
@@ -292,6 +297,11 @@ func TestBadValues(t *testing.T) {
 			`{"apiVersion":"networking.k8s.io/v1","kind":"IPAddress","metadata":{"name":"10.0.0.1"}}`, `its name "10.0.0.1" is not that of its key`},
 		{"CIDR of another key", "/registry/servicecidrs/x",
 			`{"apiVersion":"networking.k8s.io/v1","kind":"ServiceCIDR","metadata":{"name":"y"}}`, `its name "y" is not that of its key`},
+		// A kube-apiserver does not validate what it reads from etcd.
+		{"CIDR without length", "/registry/servicecidrs/x", withCIDR("10.1.0.0"), `spec.cidrs: CIDR "10.1.0.0" has no prefix length`},
+		{"CIDR with a wrong length", "/registry/servicecidrs/x", withCIDR("10.1.0.0/33"), `spec.cidrs: `},
+		{"CIDR without text", "/registry/servicecidrs/x", withCIDR(""), `spec.cidrs: `},
+		{"CIDR beside another one", "/registry/servicecidrs/x", withCIDR(`10.2.0.0/24","10.1.0.0`), `spec.cidrs: CIDR "10.1.0.0" has no prefix length`},
 		{"JSON cut off", "/registry/services/specs/ns/web", `{"apiVersion":"v1","kind":"Service","metadata":{"name":"we`, "damaged JSON"},
 		{"JSON of wrong type", "/registry/services/specs/ns/web", `{"apiVersion":"v1","kind":"Service","metadata":{"name":7}}`, "damaged Service"},
 	} {

@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// Unreadable is an object that cannot be decoded, or whose name is not that of its key.
+// Unreadable is an object that cannot be decoded or has a CIDR that is none, or whose name is not that of its key.
 type Unreadable struct {
 	// Kind is the kind of the objects at its place, such as Service.
 	Kind string

@@ -41,6 +41,8 @@ func TestUnreadableObjects(t *testing.T) {
 		{"IPAddress with a slash", "kube-1.37-dual-stack", "IPAddress", "/registry/ipaddresses/a/b",
 			`{"apiVersion":"networking.k8s.io/v1","kind":"IPAddress","metadata":{"name":"a/b"}}`, "may not contain '/'"},
 		{"ServiceCIDR", "kube-1.37-dual-stack", "ServiceCIDR", cidr, `{"kind":"ServiceCIDR"`, "damaged JSON value"},
+		{"ServiceCIDR without a CIDR", "kube-1.37-dual-stack", "ServiceCIDR", "/registry/servicecidrs/c",
+			`{"apiVersion":"networking.k8s.io/v1","kind":"ServiceCIDR","metadata":{"name":"c"},"spec":{"cidrs":["10.1.0.0"]}}`, `CIDR "10.1.0.0" has no prefix length`},
 		// An API server serves them by their keys, under the names of others.
 		{"IPAddress of another key", "kube-1.37-dual-stack", "IPAddress", "/registry/ipaddresses/0.0.0.0",
 			`{"apiVersion":"networking.k8s.io/v1","kind":"IPAddress","metadata":{"name":"10.96.0.1"},"spec":{}}`, `its name "10.96.0.1" is not that of its key`},
