@@ -13,6 +13,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 	"github.com/rangekeeper/rangekeeper/controlplane/preflight"
+	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
 )
 
 // TestServicesInAnotherEtcd reads the etcd in which a stock server with --etcd-servers-overrides has IPAddress objects
@@ -155,6 +156,11 @@ func checkBothEtcds(t *testing.T, etcd, ofServices *embedded.Etcd, address strin
 	_, shown, _ := run(t, both("audit")...)
 	if words := strings.Join(strings.Fields(strings.ReplaceAll(shown, "\\\n", " ")), " "); !strings.Contains(words, "rangekeeper repair --endpoints "+ofServices.Endpoints()[0]) || strings.Contains(words, "repair --services-endpoints") {
 		t.Error(shown)
+	}
+	p := runJSON[preflight.Report](t, exitOK, both("preflight", "--to", "1.37")...)
+	want := "rangekeeper repair --apply --clean-leaks --endpoints " + ofServices.Endpoints()[0]
+	if !slices.ContainsFunc(p.Checks, func(c preflight.Check) bool { return c.Name == runbook.Leak && c.Command == want }) {
+		t.Errorf("no check has the command %s: %+v", want, p.Checks)
 	}
 	if _, err := etcd.Client().Put(t.Context(), key, string(object.Kvs[0].Value)); err != nil {
 		t.Fatal(err)

@@ -75,7 +75,7 @@ list them (deploy/audit/preflight.yaml).`,
 			options.Repair = s.Command("repair", "--to-file repaired.db")
 		case audit.FromEtcd:
 			if !state.Kine {
-				options.Repair = s.Command("repair", "--apply", "--clean-leaks")
+				options.Repair = s.RangesCommand("repair", "--apply", "--clean-leaks")
 			}
 		}
 		report, err := preflight.New(state, a, options)

@@ -69,6 +69,11 @@ func (s *Source) Command(words ...string) []string {
 	return append(append([]string{s.Program}, words...), s.given...)
 }
 
+// RangesCommand is Command for the etcd with the ranges, if that is another one.
+func (s *Source) RangesCommand(words ...string) []string {
+	return append(append([]string{s.Program}, words...), s.ofRanges(s.given)...)
+}
+
 // ofRanges returns flags that name the etcd for those that name the one with the ranges, if that is another one.
 func (s *Source) ofRanges(flags []string) []string {
 	if len(s.services) == 0 {
@@ -182,7 +187,7 @@ func (s *Source) repairSteps(r *audit.Report) []screen.Step {
 	case leaks > 0:
 		why += ", and --clean-leaks to clean " + screen.Count(leaks, "leak") + ", too"
 	}
-	return []screen.Step{{Why: why, Words: append([]string{s.Program, "repair"}, s.ofRanges(s.given)...)}}
+	return []screen.Step{{Why: why, Words: s.RangesCommand("repair")}}
 }
 
 // isRepaired reports whether the repair of this source, or of kine's server, repairs a finding.
