@@ -62,6 +62,8 @@ type Place struct {
 	Allocated *bool `json:"allocated,omitempty"`
 	// NotReady is as in [Range].
 	NotReady bool `json:"notReady,omitempty"`
+	// ReadByServers says that API servers read the stored range, and this program does not.
+	ReadByServers bool `json:"-"`
 }
 
 // newPlace describes a value of a range. recorded says that the source knows the value to be recorded.
@@ -94,7 +96,9 @@ func (a *Audit) explain(value rangekeeper.Value, users []string) *Explanation {
 			continue
 		}
 		if state, in := a.core.State(i, value); in {
-			e.Places = append(e.Places, newPlace(r, state, a.isRecorded(value)))
+			place := newPlace(r, state, a.isRecorded(value))
+			place.ReadByServers = r.lost && a.readByServers[r.name]
+			e.Places = append(e.Places, place)
 		} else if around(r.text, value) {
 			e.Around = append(e.Around, r.name+" "+r.text)
 		}
@@ -106,7 +110,7 @@ func (a *Audit) explain(value rangekeeper.Value, users []string) *Explanation {
 	}
 	e.RangeUnknown = e.RangeUnknown || len(e.Places) == 0 && e.UnreadableKeys(KindServiceCIDR) != ""
 	for _, u := range a.report.Unknown {
-		isOfKind := a.servicesAlone && len(e.Places) == 0 && u.Range != "" && (u.Range == clusterstate.ServiceNodePorts) == value.IsPort()
+		isOfKind := (a.servicesAlone || a.readByServers[u.Range]) && len(e.Places) == 0 && u.Range != "" && (u.Range == clusterstate.ServiceNodePorts) == value.IsPort()
 		if isOfKind || slices.ContainsFunc(e.Places, func(p Place) bool { return p.Name == u.Range }) {
 			e.Unknown = append(e.Unknown, u)
 		}

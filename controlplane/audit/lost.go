@@ -68,6 +68,9 @@ func (a *Audit) whyLost(name, why string) string {
 	return why
 }
 
+// ReadByServers reports whether API servers read the stored range with this name, and this program does not.
+func (a *Audit) ReadByServers(name string) bool { return a.readByServers[name] }
+
 // addLostServiceCIDRs adds what is unknown without the addresses of a ServiceCIDR.
 func (a *Audit) addLostServiceCIDRs() {
 	why := ""

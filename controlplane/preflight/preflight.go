@@ -47,6 +47,8 @@ type preflight struct {
 	state  *clusterstate.State
 	claims []rangekeeper.Claim
 	audit  *audit.Report
+	// readByServers reports whether API servers read the stored range with this name, and this program does not.
+	readByServers func(name string) bool
 	// lacksServices says that the Services are stored elsewhere.
 	lacksServices bool
 	report        *Report
@@ -66,6 +68,7 @@ func New(state *clusterstate.State, a *audit.Audit, o Options) (*Report, error) 
 	}
 	p := &preflight{
 		Options: o, state: state, audit: a.Report(), byObjects: state.ClusterIPRecords().HasObjects(), lacksServices: a.LacksServices(),
+		readByServers: a.ReadByServers,
 		report: &Report{
 			APIVersion: audit.APIVersion, Kind: Kind, Source: a.Report().Source, From: strings.TrimPrefix(state.Upgrade.Release, "v"), To: o.To.String(),
 			Checks: []Check{},
@@ -345,11 +348,16 @@ func (p *preflight) checkBeta() {
 // unknown adds what the audit does not know.
 func (p *preflight) unknown(u audit.Unknown) {
 	c := Check{Name: cmp.Or(u.Range, "API servers"), Level: Unknown, Message: strings.ToUpper(u.Message[:1]) + u.Message[1:] + ".", Remedy: "Read etcd or an etcd snapshot, with --endpoints or --etcd-snapshot."}
+	lost := slices.IndexFunc(p.audit.Findings, func(f audit.Finding) bool { return f.IsLost() && f.Name == u.Range })
 	switch {
 	case p.lacksServices && strings.HasSuffix(u.Message, audit.ServicesElsewhere):
 		c.Remedy = readOverAPI
 	case len(p.state.Unreadable) > 0 && p.state.Unseen == nil && !u.IsOfBootstrap():
 		c.Remedy = p.readFirst()
+	case p.readByServers(u.Range):
+		c.Remedy = "Look again after a server has next allocated or released a value of the range: it writes the range in its own form then."
+	case lost >= 0:
+		c.Remedy = "Set the range up again first: see " + p.audit.Findings[lost].Reason + "."
 	case u.IsOfBootstrap() && !p.unseen():
 		c.Remedy = "Remove the reason, and look again."
 	case u.IsOfBootstrap():

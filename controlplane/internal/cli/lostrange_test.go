@@ -165,3 +165,37 @@ func TestLostRangeOfOtherPorts(t *testing.T) {
 		t.Errorf("after the repair: %q", found)
 	}
 }
+
+// TestRangeNotRead says when a range of node ports is known again that this program cannot read: one that servers read
+// is written by them, and one that is lost is set up again. Neither is a matter of the source or of a probe.
+func TestRangeNotRead(t *testing.T) {
+	const byHand = "---\n# edited by hand\napiVersion: v1\nkind: RangeAllocation\nmetadata: {}\nrange: 30000-32767\ndata: \"\"\n"
+	service := func(port string) []byte {
+		return []byte(`{"kind":"Service","apiVersion":"v1","metadata":{"name":"low","namespace":"default"},"spec":{"type":"NodePort","clusterIP":"10.37.0.77",
+		"ports":[{"port":80,"nodePort":` + port + `}]}}`)
+	}
+	for _, c := range []struct{ name, port, value, explained, remedy string }{
+		{"by hand", "30001", byHand, "Repair: unknown until a server writes the range in its own form", "Look again after a server has next allocated"},
+		{"by hand, other ports", "20001", byHand, "an API server reads it, and this version of rangekeeper does not", "Look again after a server has next allocated"},
+		{"damaged", "30001", "k8s\x00junk", "Repair: none before the range is set up again", "Set the range up again first: see RangeNotReadable."},
+		{"missing", "30001", "", "Repair: none before the range is set up again", "Set the range up again first: see RangeMissing."},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			values := map[string][]byte{nodePortsKey: nil, "/registry/services/specs/default/low": service(c.port)}
+			if c.value != "" {
+				values[nodePortsKey] = []byte(c.value)
+			}
+			file := changed(t, "kube-1.37-dual-stack", "clean.db.gz", values)
+			_, explained, _ := run(t, "explain", c.port, "--etcd-snapshot", file)
+			text := strings.Join(strings.Fields(explained), " ")
+			if !strings.Contains(text, c.explained) || strings.Contains(text, "audit the etcd") || strings.Contains(text, "--service-node-port-range") {
+				t.Error(explained)
+			}
+			_, checks, _ := run(t, "preflight", "--to", "1.37", "--etcd-snapshot", file)
+			text = strings.Join(strings.Fields(checks), " ")
+			if !strings.Contains(text, c.remedy) || strings.Contains(text, "Read etcd or an etcd snapshot") || strings.Contains(text, "--probe") {
+				t.Error(checks)
+			}
+		})
+	}
+}

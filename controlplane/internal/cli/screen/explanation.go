@@ -173,6 +173,10 @@ func repairOf(p audit.Place, e *audit.Explanation) string {
 	switch s := p.State; {
 	case lacksParent && objects:
 		text = "its IPAddress object has no spec.parentRef, and must be deleted first"
+	case p.ReadByServers:
+		text = "unknown until a server writes the range in its own form, when it next allocates or releases a value"
+	case p.Allocated == nil && slices.ContainsFunc(e.Findings, func(f audit.Finding) bool { return f.IsLost() }):
+		text = "none before the range is set up again"
 	case p.Allocated == nil:
 		text = "unknown; audit the etcd or a snapshot of it"
 	case s.Stored && s.Next && byServer:
