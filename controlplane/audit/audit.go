@@ -292,10 +292,7 @@ func (a *Audit) addObjects(core *rangekeeper.Audit) error {
 // check tells the core which ranges are stored, and refuses the repair of a cluster without Services. If they are
 // stored elsewhere, a report says what is unknown for that.
 func (a *Audit) check(core *rangekeeper.Audit, o Options) error {
-	err := core.CheckCluster(rangekeeper.Bitmaps{
-		ServiceIPs: a.presence(clusterstate.ServiceIPs), SecondaryServiceIPs: a.presence(clusterstate.SecondaryServiceIPs),
-		ServiceNodePorts: a.presence(clusterstate.ServiceNodePorts),
-	}, uint64(a.state.UpgradedAt), o.CleansLeaks)
+	err := core.CheckCluster(a.bitmaps(), uint64(a.state.UpgradedAt), o.CleansLeaks)
 	if errors.Is(err, rangekeeper.ErrUnreadableObjects) {
 		if o.CleansLeaks || o.Pass != nil {
 			return a.state.CheckReadable()
@@ -315,8 +312,31 @@ func (a *Audit) check(core *rangekeeper.Audit, o Options) error {
 		return err
 	}
 	a.elsewhere = err
+	if a.lacksNodePorts() {
+		// The range of node ports is beside the Services, and a stale Service is no reason to miss it here.
+		a.wide = true
+		a.report.Unknown = slices.DeleteFunc(a.report.Unknown, func(u Unknown) bool { return u.Range == clusterstate.ServiceNodePorts })
+		err := core.CheckCluster(a.bitmaps(), uint64(a.state.UpgradedAt), false)
+		if err != nil && !errors.Is(err, rangekeeper.ErrUnreadableObjects) { // the objects are left unjudged already
+			return err
+		}
+	}
 	a.unknownOfServices("that Services use", ServicesElsewhere, true)
 	return nil
+}
+
+// bitmaps are the states of all stored bitmaps.
+func (a *Audit) bitmaps() rangekeeper.Bitmaps {
+	return rangekeeper.Bitmaps{
+		ServiceIPs: a.presence(clusterstate.ServiceIPs), SecondaryServiceIPs: a.presence(clusterstate.SecondaryServiceIPs),
+		ServiceNodePorts: a.presence(clusterstate.ServiceNodePorts),
+	}
+}
+
+// lacksNodePorts reports whether the range of node ports is stored elsewhere, with the Services.
+func (a *Audit) lacksNodePorts() bool {
+	_, ok := a.state.Ranges[clusterstate.ServiceNodePorts]
+	return !ok && a.elsewhere != nil
 }
 
 // unknownOfServices adds that of the ClusterIPs of each range, and of the node ports if they are among them, something
@@ -352,7 +372,7 @@ func (a *Audit) presence(name string) rangekeeper.Presence {
 		return rangekeeper.Unseen
 	case a.damaged[name] != nil:
 		return rangekeeper.Unreadable
-	case !ok && a.servicesAlone:
+	case !ok && a.servicesAlone, name == clusterstate.ServiceNodePorts && a.lacksNodePorts():
 		return rangekeeper.Unseen
 	case !ok:
 		return rangekeeper.Missing
@@ -368,6 +388,9 @@ func (a *Audit) fillReport(findsFullRanges bool) error {
 		audited := &a.ranges[i]
 		counts := a.core.Range(i)
 		audited.record, audited.staticBand = counts.Record, counts.StaticBand
+		if audited.lost && audited.isBitmap(clusterstate.ServiceNodePorts) && a.lacksNodePorts() {
+			continue // what it would be if it were missing
+		}
 		unseen := counts.Record == rangekeeper.RecordUnseen
 		row := Range{
 			Name: audited.name, Range: audited.text, Mode: modes[counts.Record], InUse: counts.InUse,

@@ -110,7 +110,7 @@ func (a *Audit) explain(value rangekeeper.Value, users []string) *Explanation {
 	}
 	e.RangeUnknown = e.RangeUnknown || len(e.Places) == 0 && e.UnreadableKeys(KindServiceCIDR) != ""
 	for _, u := range a.report.Unknown {
-		isOfKind := (a.servicesAlone || a.readByServers[u.Range]) && len(e.Places) == 0 && u.Range != "" && (u.Range == clusterstate.ServiceNodePorts) == value.IsPort()
+		isOfKind := (a.servicesAlone || a.LacksServices() || a.readByServers[u.Range]) && len(e.Places) == 0 && u.Range != "" && (u.Range == clusterstate.ServiceNodePorts) == value.IsPort()
 		if isOfKind || slices.ContainsFunc(e.Places, func(p Place) bool { return p.Name == u.Range }) {
 			e.Unknown = append(e.Unknown, u)
 		}

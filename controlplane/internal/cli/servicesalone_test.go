@@ -2,6 +2,7 @@ package cli
 
 import (
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -89,5 +90,37 @@ func TestServicesAloneDamaged(t *testing.T) {
 	r := runJSON[audit.Report](t, exitFound, append([]string{"audit"}, from...)...)
 	if len(before.Leaks) > 0 || len(r.Findings) > 0 || len(r.Leaks) != 1 || r.Leaks[0].Value != "31999" {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestStaleService has a Service left in an etcd whose cluster keeps Services elsewhere, and with them its range of
+// node ports: that is unknown here, and not missing.
+func TestStaleService(t *testing.T) {
+	const cluster = "kube-1.37-dual-stack"
+	for port, text := range map[string]string{
+		"without": `{"clusterIP":"None","clusterIPs":["None"]}`, "30001": `{"type":"NodePort","clusterIP":"10.37.0.77","clusterIPs":["10.37.0.77"],"ports":[{"port":80,"nodePort":30001}]}`, "20001": `{"type":"NodePort","clusterIP":"10.37.0.77","clusterIPs":["10.37.0.77"],"ports":[{"port":80,"nodePort":20001}]}`,
+	} {
+		t.Run(port, func(t *testing.T) {
+			values := map[string][]byte{nodePortsKey: nil}
+			for _, s := range readFile(t, etcdtest.Fixture(cluster, "clean.db.gz")).Services.All() {
+				values["/registry/services/specs/"+s.Namespace+"/"+s.Name] = nil
+			}
+			const stale = "/registry/services/specs/default/stale"
+			without := changed(t, cluster, "clean.db.gz", values)
+			values[stale] = []byte(`{"kind":"Service","apiVersion":"v1","metadata":{"name":"stale","namespace":"default"},"spec":` + text + `}`)
+			with := changed(t, cluster, "clean.db.gz", values)
+			want, got := runJSON[audit.Report](t, exitOK, "audit", "--etcd-snapshot", without), runJSON[audit.Report](t, exitOK, "audit", "--etcd-snapshot", with)
+			if len(want.Unknown) == 0 || !reflect.DeepEqual(got.Unknown, want.Unknown) || len(got.Ranges) != len(want.Ranges) {
+				t.Errorf("%+v, %+v\nwithout it %+v, %+v", got.Unknown, got.Ranges, want.Unknown, want.Ranges)
+			}
+			for _, file := range []string{without, with} {
+				if _, shown, _ := run(t, "explain", "30001", "--etcd-snapshot", file); !strings.Contains(strings.Join(strings.Fields(shown), " "), audit.ServicesElsewhere) || strings.Contains(shown, "none hands it out") {
+					t.Error(shown)
+				}
+				if _, shown, _ := run(t, "preflight", "--to", "1.37", "--etcd-snapshot", file); strings.Contains(shown, "RangeMissing") || strings.Contains(shown, "is missing") {
+					t.Error(shown)
+				}
+			}
+		})
 	}
 }
