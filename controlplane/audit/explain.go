@@ -185,10 +185,8 @@ func (a *Audit) isRecorded(value rangekeeper.Value) bool {
 func (a *Audit) ExplainService(namespace, name string) ([]*Explanation, error) {
 	at := a.state.Services.Find(namespace, name)
 	if at < 0 {
-		for _, u := range a.report.Unreadable { // the key of a Service, or over the API its name, ends so
-			if u.Kind == KindService && strings.HasSuffix("/"+u.Key, "/"+namespace+"/"+name) {
-				return nil, fmt.Errorf("key %s: Service %s/%s cannot be read: %s", u.Key, namespace, name, u.Message)
-			}
+		if err := a.unreadable(KindService, namespace+"/"+name); err != nil {
+			return nil, err
 		}
 		return nil, fmt.Errorf("%w Service %s/%s", ErrNone, namespace, name)
 	}

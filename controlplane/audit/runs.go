@@ -68,9 +68,12 @@ func (a *Audit) named(name string) ([]Range, error) {
 			all = append(all, r)
 		}
 	}
+	unreadable := a.unreadable(KindServiceCIDR, name)
 	switch unseen := a.state.Unseen; {
 	case len(all) > 0:
 		return all, nil
+	case unreadable != nil:
+		return nil, unreadable
 	case a.damaged[name] != nil:
 		return nil, fmt.Errorf("key %s: the range cannot be read, and is not known: %w", a.state.Ranges[name].Key, a.damaged[name])
 	case unseen != nil && name == clusterstate.ServiceIPs && !a.state.ClusterIPRecords().HasObjects():

@@ -3,6 +3,7 @@ package audit
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
@@ -44,6 +45,21 @@ func (a *Audit) addUnreadable(core *rangekeeper.Audit) error {
 			return err
 		}
 		a.report.Unreadable = append(a.report.Unreadable, Unreadable{u.Kind, u.Key, u.Problem, about.uncertain, u.Encrypted != nil})
+	}
+	return nil
+}
+
+// unreadable returns an error if the object with this name cannot be read.
+func (a *Audit) unreadable(kind, name string) error {
+	for _, u := range a.report.Unreadable {
+		if u.Kind != kind || !strings.HasSuffix("/"+u.Key, "/"+name) { // the key, or over the API the name, ends so
+			continue
+		}
+		advice := ""
+		if u.Encrypted {
+			advice = "; " + clusterstate.ReadOverAPI
+		}
+		return fmt.Errorf("key %s: %s %s cannot be read: %s%s", u.Key, kind, name, u.Message, advice)
 	}
 	return nil
 }

@@ -56,6 +56,16 @@ func TestEncryptedObjects(t *testing.T) {
 					}
 				}
 			}
+			for kind, commands := range map[string][][]string{
+				audit.KindService: {{"explain", "default/kubernetes"}}, audit.KindServiceCIDR: {{"free", "kubernetes"}, {"show", "kubernetes"}},
+			} {
+				for _, command := range commands {
+					code, stdout, stderr := run(t, append(command, "--etcd-snapshot", file)...)
+					if kind == c.kind && (code != exitInput || stdout != "" || !strings.Contains(stderr, "key "+c.key+": "+kind+" ") || !strings.Contains(stderr, clusterstate.ReadOverAPI)) {
+						t.Errorf("%q: exit code %d, %s%s", command, code, stdout, stderr)
+					}
+				}
+			}
 			output := filepath.Join(t.TempDir(), "repaired.db")
 			for _, command := range [][]string{{"repair"}, {"repair", "--to-file", output}} {
 				code, stdout, stderr := run(t, append(command, "--etcd-snapshot", file)...)
