@@ -359,10 +359,12 @@ var ErrUnreadableObjects = errors.New("a repair could free values that are in us
 
 // ObserveUnreadable says that the cluster has one more object of this kind, which could not be read. It may use or
 // record any value: all leaks stay, no IPAddress object is repaired, and CheckCluster refuses repairs. If a ServiceCIDR
-// could not be read, an address that no other one has is not reported.
-func (a *Audit) ObserveUnreadable(kind SubjectKind) error {
+// could not be read, an address that no other one has is not reported. The name of an IPAddress object is that of its
+// key, whatever bytes these are; if it is the canonical text of an address, the address counts as recorded. Of other
+// kinds it is not read.
+func (a *Audit) ObserveUnreadable(kind SubjectKind, name string) error {
 	var details rk.Error
-	code := rk.AuditObserveUnreadable(a.pointer(), uint32(kind), &details)
+	code := rk.AuditObserveUnreadable(a.pointer(), uint32(kind), name, &details)
 	runtime.KeepAlive(a)
 	return detailedError(code, &details)
 }

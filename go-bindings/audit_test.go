@@ -549,10 +549,10 @@ func TestNoServices(t *testing.T) {
 func TestUnreadable(t *testing.T) {
 	audit := must(NewAudit())
 	must(audit.AddBitmap(must(ParsePortRange("30000-30009")), Stored{Range: "30000-30009", Data: []byte{0b11}}))
-	if err := audit.ObserveUnreadable(SubjectServiceCIDR + 1); !errors.Is(err, ErrInvalidArgument) {
+	if err := audit.ObserveUnreadable(SubjectServiceCIDR+1, ""); !errors.Is(err, ErrInvalidArgument) {
 		t.Error(err)
 	}
-	if err := audit.ObserveUnreadable(SubjectService); err != nil {
+	if err := audit.ObserveUnreadable(SubjectService, ""); err != nil {
 		t.Fatal(err)
 	}
 	if err := audit.ObserveAll(1, func(batch *Services, _, _ int) { batch.Add("None", nil) }); err != nil {

@@ -950,12 +950,15 @@ enum {
 /**
  * Says that the cluster has one more object, which could not be read; `kind` is its kind. It may use
  * or record any value: all leaks stay, no IPAddress object is repaired, and rk_audit_check_cluster refuses repairs. If
- * a ServiceCIDR could not be read, an address that no other one has is not reported.
+ * a ServiceCIDR could not be read, an address that no other one has is not reported. The `name` of an IPAddress object
+ * is that of its key, whatever bytes these are; if it is the canonical text of an address, the address counts as
+ * recorded. Of other kinds it is not read, and may be NULL.
  *
  * RK_RESULT_INVALID_ARGUMENT for an unknown kind.
  */
 RK_MUST_CHECK
-rk_result rk_audit_observe_unreadable(rk_audit *audit, rk_subject_kind kind, rk_error *error);
+rk_result rk_audit_observe_unreadable(rk_audit *audit, rk_subject_kind kind, const char *name, size_t name_len,
+                                      rk_error *error);
 
 /**
  * Says, once all Services are observed, that this audit covers a whole cluster, whose bitmaps are in the given states

@@ -30,7 +30,7 @@ var unreadableKinds = map[string]struct {
 	uncertain string
 }{
 	KindService:     {rangekeeper.SubjectService, "the Service may use any value: whether values are leaked, unrecorded or used twice"},
-	KindIPAddress:   {rangekeeper.SubjectIPAddress, "the IPAddress object may record an address: whether that is unrecorded or leaked"},
+	KindIPAddress:   {rangekeeper.SubjectIPAddress, "the IPAddress object may be of any Service: whether its address is leaked"},
 	KindServiceCIDR: {rangekeeper.SubjectServiceCIDR, "the ServiceCIDR may have any addresses: whether ClusterIPs that no other range has are right"},
 }
 
@@ -41,7 +41,7 @@ func (a *Audit) addUnreadable(core *rangekeeper.Audit) error {
 		if !ok {
 			continue
 		}
-		if err := core.ObserveUnreadable(about.kind); err != nil {
+		if err := core.ObserveUnreadable(about.kind, u.Name); err != nil {
 			return err
 		}
 		a.report.Unreadable = append(a.report.Unreadable, Unreadable{u.Kind, u.Key, u.Problem, about.uncertain, u.Encrypted != nil})

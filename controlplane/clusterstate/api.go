@@ -363,7 +363,7 @@ func appendChecked[T any, P object[T]](s *State, all *[]T, page []T, k kind) (in
 	for i := range page {
 		o := P(&page[i])
 		if err := check(o, k); err != nil {
-			s.addUnreadable(k, qualified(o), err)
+			s.addUnreadable(k, "", qualified(o), err)
 			continue
 		}
 		// They take most of the memory, and an audit reads neither.
@@ -408,7 +408,7 @@ func (l *servedList[T, P]) Unmarshal(b []byte) error {
 func (l *servedList[T, P]) each(s *State, k kind, fast func(raw []byte) bool, decoded func(*T)) (int, error) {
 	take := func(o *T) {
 		if err := check(P(o), k); err != nil {
-			s.addUnreadable(k, qualified(P(o)), err)
+			s.addUnreadable(k, "", qualified(P(o)), err)
 			return
 		}
 		decoded(o)

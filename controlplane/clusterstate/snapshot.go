@@ -92,13 +92,13 @@ func (h *history) state() (*State, error) {
 				add(c.content)
 				continue
 			}
-			switch key := prefix + string(name); c.outcome {
+			switch name := string(name); c.outcome {
 			case isUnreadable:
-				s.addUnreadable(k, key, errors.New(string(c.content)))
+				s.addUnreadable(k, prefix, name, errors.New(string(c.content)))
 			case isEncrypted:
-				s.addUnreadable(k, key, &EncryptedError{string(c.content)})
+				s.addUnreadable(k, prefix, name, &EncryptedError{string(c.content)})
 			case isDamaged:
-				h.damaged[key] = errors.New(string(c.content))
+				h.damaged[prefix+name] = errors.New(string(c.content))
 			}
 		}
 		*all = changes{}

@@ -227,17 +227,19 @@ func (s *State) add(p prefixes, kv *mvccpb.KeyValue) {
 			Version:        kv.Version,
 		}
 	case strings.HasPrefix(key, p.services):
-		record, err := new(recorder).service(nil, key[len(p.services):], kv.Value, kv.CreateRevision)
+		name := key[len(p.services):]
+		record, err := new(recorder).service(nil, name, kv.Value, kv.CreateRevision)
 		if err != nil {
-			s.addUnreadable(serviceKind, key, err)
+			s.addUnreadable(serviceKind, p.services, name, err)
 			break
 		}
 		s.Services.Add(record)
 		s.addServerService(&p, kv)
 	case strings.HasPrefix(key, p.ipAddresses):
-		record, err := new(recorder).ipAddress(nil, key[len(p.ipAddresses):], kv.Value, kv.ModRevision)
+		name := key[len(p.ipAddresses):]
+		record, err := new(recorder).ipAddress(nil, name, kv.Value, kv.ModRevision)
 		if err != nil {
-			s.addUnreadable(ipAddressKind, key, err)
+			s.addUnreadable(ipAddressKind, p.ipAddresses, name, err)
 			break
 		}
 		s.IPAddresses.Add(record)
@@ -262,10 +264,10 @@ func (s *State) add(p prefixes, kv *mvccpb.KeyValue) {
 
 // decode appends the object in kv, whose key starts with prefix, to list.
 func decode[T any, P object[T]](s *State, list *[]T, prefix string, kv *mvccpb.KeyValue, k kind) {
-	key := string(kv.Key)
+	name := string(kv.Key[len(prefix):])
 	v := new(T)
-	if err := decodeNamed(P(v), key[len(prefix):], kv.Value, k); err != nil {
-		s.addUnreadable(k, key, err)
+	if err := decodeNamed(P(v), name, kv.Value, k); err != nil {
+		s.addUnreadable(k, prefix, name, err)
 		return
 	}
 	*list = append(*list, *v)

@@ -12,8 +12,8 @@ import (
 type Unreadable struct {
 	// Kind is the kind of the objects at its place, such as Service.
 	Kind string
-	// Key is its key, or over the Kubernetes API its namespace and name.
-	Key string
+	// Key is its key, or over the Kubernetes API its namespace and name. Name is the key after the place of its kind.
+	Key, Name string
 	// Problem says why.
 	Problem string
 	// Encrypted is set if the value is encrypted at rest, so that an API server can read it; else nil.
@@ -53,20 +53,23 @@ func (s *State) CheckReadable() error {
 }
 
 // CountUnreadable returns the number of objects of a kind that cannot be decoded.
-func (s *State) CountUnreadable(kind string) (n int) {
+func (s *State) CountUnreadable(kind string) int { return len(s.UnreadableNames(kind)) }
+
+// UnreadableNames returns the names of the objects of a kind that cannot be decoded.
+func (s *State) UnreadableNames(kind string) (names []string) {
 	for _, u := range s.Unreadable {
 		if u.Kind == kind {
-			n++
+			names = append(names, u.Name)
 		}
 	}
-	return n
+	return names
 }
 
 func compareKeys(a, b Unreadable) int { return cmp.Compare(a.Key, b.Key) }
 
-// addUnreadable notes an object that cannot be decoded.
-func (s *State) addUnreadable(k kind, key string, err error) {
-	u := Unreadable{Kind: k.name, Key: key, Problem: err.Error()}
+// addUnreadable notes an object that cannot be decoded, whose key is prefix and name.
+func (s *State) addUnreadable(k kind, prefix, name string, err error) {
+	u := Unreadable{Kind: k.name, Key: prefix + name, Name: name, Problem: err.Error()}
 	errors.As(err, &u.Encrypted)
 	s.Unreadable = append(s.Unreadable, u)
 }

@@ -329,7 +329,7 @@ func (c *Controller) repairClusterIPs(ctx context.Context) error {
 		}
 		return &repaircontroller.Objects{
 			Revision: state.Revision, ServiceCIDRs: state.ServiceCIDRs, IPAddresses: state.IPAddresses,
-			UnreadableCIDRs: state.CountUnreadable("ServiceCIDR"), UnreadableAddresses: state.CountUnreadable("IPAddress"),
+			UnreadableCIDRs: state.UnreadableNames("ServiceCIDR"), UnreadableAddresses: state.UnreadableNames("IPAddress"),
 			Default: clusterstate.DefaultServiceCIDR, Kept: of.kept.get(),
 		}, nil
 	})

@@ -17,8 +17,8 @@ type Objects struct {
 	Revision     int64
 	ServiceCIDRs []networkingv1.ServiceCIDR
 	IPAddresses  servicebatch.AddressList
-	// UnreadableCIDRs and UnreadableAddresses are how many more of each there are, which cannot be decoded.
-	UnreadableCIDRs, UnreadableAddresses int
+	// UnreadableCIDRs and UnreadableAddresses are the names of more of each, which cannot be decoded.
+	UnreadableCIDRs, UnreadableAddresses []string
 	// Default is the name of the ServiceCIDR of the API servers' flag, and Kept why that is another range than the
 	// configured one; nil if it is not.
 	Default string
@@ -81,13 +81,13 @@ func (r *Repairer) look(ctx context.Context, read func(ctx context.Context) (*Ob
 	if err != nil {
 		return Result{}, err
 	}
-	for range objects.UnreadableAddresses {
-		if err := core.ObserveUnreadable(rangekeeper.SubjectIPAddress); err != nil {
+	for _, name := range objects.UnreadableAddresses {
+		if err := core.ObserveUnreadable(rangekeeper.SubjectIPAddress, name); err != nil {
 			return Result{}, err
 		}
 	}
-	for range objects.UnreadableCIDRs {
-		if err := core.ObserveUnreadable(rangekeeper.SubjectServiceCIDR); err != nil {
+	for _, name := range objects.UnreadableCIDRs {
+		if err := core.ObserveUnreadable(rangekeeper.SubjectServiceCIDR, name); err != nil {
 			return Result{}, err
 		}
 	}

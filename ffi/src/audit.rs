@@ -20,7 +20,7 @@ use crate::leak_tracker::rk_leak_tracker;
 use crate::range::{self, range_optional, rk_range};
 use crate::report::rk_report;
 use crate::result::rk_result;
-use crate::scope::{Out, borrow, borrow_optional, reclaim, slice, text};
+use crate::scope::{Out, Unusable, borrow, borrow_optional, reclaim, slice, text};
 use crate::services::{Services, ip_addresses, rk_ip_addresses, rk_service_names, rk_services, service_names};
 
 /// What is stored under the key of a bitmap.
@@ -376,7 +376,9 @@ pub unsafe extern "C" fn rk_audit_observe_services(
 
 /// Says that the cluster has one more object, which could not be read; `kind` is its kind. It may use
 /// or record any value: all leaks stay, no IPAddress object is repaired, and rk_audit_check_cluster refuses repairs. If
-/// a ServiceCIDR could not be read, an address that no other one has is not reported.
+/// a ServiceCIDR could not be read, an address that no other one has is not reported. The `name` of an IPAddress object
+/// is that of its key, whatever bytes these are; if it is the canonical text of an address, the address counts as
+/// recorded. Of other kinds it is not read, and may be NULL.
 ///
 /// RK_RESULT_INVALID_ARGUMENT for an unknown kind.
 #[must_use]
@@ -384,15 +386,21 @@ pub unsafe extern "C" fn rk_audit_observe_services(
 pub unsafe extern "C" fn rk_audit_observe_unreadable(
     audit: *mut rk_audit,
     kind: rk_subject_kind,
+    name: *const c_char,
+    name_len: usize,
     error: *mut rk_error,
 ) -> rk_result {
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
             let audit = borrow(scope, audit).named("audit")?;
-            let kind = match kind {
+            let object = match kind {
                 RK_SUBJECT_KIND_SERVICE => Unreadable::Service,
-                RK_SUBJECT_KIND_IP_ADDRESS => Unreadable::IpAddress,
+                RK_SUBJECT_KIND_IP_ADDRESS => match text(scope, name, name_len) {
+                    // A damaged key must not end the audit.
+                    Err(Unusable::NotUtf8 { .. }) => Unreadable::IpAddress(""),
+                    name => Unreadable::IpAddress(name.named("name")?),
+                },
                 RK_SUBJECT_KIND_SERVICE_CIDR => Unreadable::ServiceCidr,
                 _ => {
                     let message = format_args!("kind {kind} is not one of RK_SUBJECT_KIND_*");
@@ -400,7 +408,7 @@ pub unsafe extern "C" fn rk_audit_observe_unreadable(
                 }
             };
             audit.audit.with(|audit| {
-                audit.observe_unreadable(kind);
+                audit.observe_unreadable(object);
                 Ok(())
             })
         })

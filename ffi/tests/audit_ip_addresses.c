@@ -118,7 +118,7 @@ static void faults_of_objects(void) {
     CHECK_OK(rk_audit_observe_services(audit, &names, &services, NULL));
     CHECK_OK(rk_audit_check_cluster(audit, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, 0, true, &error));
     if (unreadable) {
-      CHECK_OK(rk_audit_observe_unreadable(audit, RK_SUBJECT_KIND_SERVICE, &error));
+      CHECK_OK(rk_audit_observe_unreadable(audit, RK_SUBJECT_KIND_SERVICE, NULL, 0, &error));
       CHECK_RESULT(rk_audit_check_cluster(audit, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, 0, true, &error),
                    RK_RESULT_UNREADABLE);
       CHECK(strstr(error.message, "1 object cannot be read") != NULL);

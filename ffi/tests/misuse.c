@@ -1013,8 +1013,10 @@ static void sentences_about_batches(void) {
   CHECK_NULL(rk_audit_compare_bitmap(NULL, 0, 1, 0, &error));
   CHECK_INVALID_SAYS(rk_audit_compare_bitmap(audit, 0, 1, 0, &error),
                      "the audit has no bitmap of ClusterIPs at place 0 of its ranges");
-  CHECK_NULL(rk_audit_observe_unreadable(NULL, RK_SUBJECT_KIND_SERVICE, &error));
-  CHECK_INVALID_SAYS(rk_audit_observe_unreadable(audit, 3, &error), "kind 3 is not one of RK_SUBJECT_KIND_*");
+  CHECK_NULL(rk_audit_observe_unreadable(NULL, RK_SUBJECT_KIND_SERVICE, NULL, 0, &error));
+  CHECK_INVALID_SAYS(rk_audit_observe_unreadable(audit, 3, NULL, 0, &error), "kind 3 is not one of RK_SUBJECT_KIND_*");
+  CHECK_NULL(rk_audit_observe_unreadable(audit, RK_SUBJECT_KIND_IP_ADDRESS, NULL, 1, &error));
+  CHECK_OK(rk_audit_observe_unreadable(audit, RK_SUBJECT_KIND_IP_ADDRESS, "\xff", 1, &error));
   CHECK_INVALID_SAYS(rk_audit_check_cluster(audit, 0, 7, 0, 0, true, &error),
                      "secondary_service_ips 7 is none of RK_PRESENCE_*");
   rk_ranges_verdict verdict;

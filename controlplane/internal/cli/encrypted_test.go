@@ -84,6 +84,42 @@ func TestEncryptedObjects(t *testing.T) {
 	}
 }
 
+// TestEncryptedAddresses has IPAddress objects encrypted at rest: one of each Service's, and one of an address that was
+// free. Their keys name the addresses: these are recorded, and none is found to lack an object or is offered as free.
+func TestEncryptedAddresses(t *testing.T) {
+	t.Parallel()
+	const cluster, used = "kube-1.37-dual-stack", "10.37.0.1"
+	clean := etcdtest.Fixture(cluster, "clean.db.gz")
+	before := runJSON[audit.FreeList](t, exitOK, "free", "kubernetes", "--etcd-snapshot", clean).Bands[0]
+	free := before.Next[0]
+	values := map[string][]byte{}
+	for _, address := range []string{used, free} {
+		values["/registry/ipaddresses/"+address] = []byte(provider + "\x8f\x00")
+	}
+	// A damaged key is no address, and ends no command.
+	values["/registry/ipaddresses/\xff"+before.Next[1]] = []byte(provider)
+	file := changed(t, cluster, "clean.db.gz", values)
+
+	r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
+	if len(r.Unreadable) != len(values) || len(r.Findings)+len(r.Leaks) > 0 {
+		t.Errorf("%d objects cannot be read; %+v %+v", len(r.Unreadable), r.Findings, r.Leaks)
+	}
+	stored := runJSON[audit.Report](t, exitOK, "audit", "--etcd-snapshot", clean).Ranges
+	if i := slices.IndexFunc(r.Ranges, func(of audit.Range) bool { return of.Range == before.Range }); r.Ranges[i].Used.N != stored[i].Used.N+1 {
+		t.Errorf("%+v, was %+v", r.Ranges[i], stored[i])
+	}
+	now := runJSON[audit.FreeList](t, exitFound, "free", "kubernetes", "--etcd-snapshot", file).Bands[0]
+	if now.Free.N != before.Free.N-1 || now.Next[0] != before.Next[1] {
+		t.Errorf("%+v, was %+v", now, before)
+	}
+	for _, address := range []string{used, free} {
+		code, stdout, stderr := run(t, "explain", address, "--etcd-snapshot", file)
+		if code != exitFound || !strings.Contains(strings.Join(strings.Fields(stdout), " "), "Allocated: yes") {
+			t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+		}
+	}
+}
+
 // encryptedAll returns a snapshot in which all values of these kinds are encrypted, but for as many as are kept.
 func encryptedAll(t *testing.T, cluster string, kept int, prefixes ...string) (file string, encrypted int) {
 	t.Helper()

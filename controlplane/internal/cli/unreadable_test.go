@@ -319,10 +319,11 @@ func TestExplainBesideUnreadableObjects(t *testing.T) {
 		want          []string
 	}{
 		{cidr, "10.37.0.1", []string{"Range:      unknown: " + cidr + " cannot be read", "restore or delete"}},
-		{address, "10.37.0.1", []string{"Allocated:  unknown: " + address + " cannot be read", "Services:   default/kubernetes"}},
+		{address, "10.37.0.1", []string{"Allocated:  yes", "Object:     " + address + " cannot be read", "Services:   default/kubernetes"}},
 		{service, "10.37.0.1", []string{"Allocated:  yes", "Services:   unknown: " + service + " cannot be read", "perhaps a leak"}},
 		{service, "30001", []string{"Services:   unknown: " + service + " cannot be read"}},
-		{address, "default/kubernetes", []string{"Allocated:  unknown: " + address + " cannot be read"}},
+		{address, "default/kubernetes", []string{"Allocated:  yes", "Object:     " + address + " cannot be read"}},
+		{address, "10.37.0.2", []string{"Allocated:  unknown: " + address + " cannot be read"}},
 	} {
 		file := changed(t, "kube-1.37-dual-stack", "clean.db.gz", map[string][]byte{c.key: []byte("broken")})
 		code, stdout, stderr := run(t, "explain", c.argument, "--etcd-snapshot", file)

@@ -539,7 +539,7 @@ mod tests {
                 audit.observe(&Service { namespace: "default", name, cluster_ip, ..Service::default() });
             }
             for _ in 0..unreadable {
-                audit.observe_unreadable(crate::audit::Unreadable::IpAddress);
+                audit.observe_unreadable(crate::audit::Unreadable::IpAddress(""));
             }
             let answer = audit.check_cluster(bitmaps(Missing, Missing, Initialised), false);
             assert_eq!(answer.is_ok(), expected);

@@ -142,11 +142,12 @@ pub enum AddObjectError {
 
 /// The kind of an object that could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Unreadable {
+pub enum Unreadable<'a> {
     /// A Service.
     Service,
-    /// An IPAddress object.
-    IpAddress,
+    /// The IPAddress object with this name. If that is the canonical text of an address, the address is recorded, and
+    /// only for which Service is unknown.
+    IpAddress(&'a str),
     /// A ServiceCIDR object. An address that no other one has may be in it, and is not reported.
     ServiceCidr,
 }
@@ -398,12 +399,15 @@ impl Audit {
     /// Says that the cluster has one more object, which could not be read. It may use or record any value: all leaks
     /// stay, with their counters at 0, no IPAddress object is repaired, and [`check_cluster`](Self::check_cluster)
     /// refuses repairs.
-    pub fn observe_unreadable(&mut self, kind: Unreadable) {
+    pub fn observe_unreadable(&mut self, object: Unreadable<'_>) {
         self.unreadable = self.unreadable.saturating_add(1);
-        self.unreadable_services += u64::from(matches!(kind, Unreadable::Service));
-        self.unreadable_addresses += u64::from(matches!(kind, Unreadable::IpAddress));
-        if let (Some(objects), Unreadable::ServiceCidr) = (&mut self.objects, kind) {
-            objects.lack_cidr();
+        match object {
+            Unreadable::Service => self.unreadable_services += 1,
+            Unreadable::IpAddress(name) => {
+                self.unreadable_addresses += 1;
+                self.objects.iter_mut().for_each(|objects| objects.observe_unreadable(name));
+            }
+            Unreadable::ServiceCidr => self.objects.iter_mut().for_each(Objects::lack_cidr),
         }
     }
 

@@ -50,6 +50,8 @@ pub(super) struct Objects {
     /// The names of objects that are not canonical texts of addresses, by their places, ascending.
     other_names: Vec<(usize, String)>,
     by_address: Index,
+    /// The addresses that objects record which could not be read.
+    unreadable: HashSet<IpAddr>,
     services: Vec<Claims>,
     names: Names,
     /// The addresses of all Services; `None` for a text that is none.
@@ -148,6 +150,7 @@ impl Objects {
             objects: Vec::new(),
             other_names: Vec::new(),
             by_address: Index::default(),
+            unreadable: HashSet::new(),
             services: Vec::new(),
             names: Names::default(),
             claims: Vec::new(),
@@ -224,6 +227,11 @@ impl Objects {
         });
     }
 
+    /// Records the address of an object that could not be read, which its name says.
+    pub(super) fn observe_unreadable(&mut self, name: &str) {
+        self.unreadable.extend(parse_canonical(name));
+    }
+
     /// Records the addresses of a Service, the first of which has the place `order` among the claims. Returns their
     /// number.
     pub(super) fn observe_service(&mut self, service: &Service<'_>, order: u64) -> u64 {
@@ -262,9 +270,10 @@ impl Objects {
         objects.chain(services)
     }
 
-    /// The addresses of other controllers' objects.
+    /// The addresses of other controllers' objects, and of those that could not be read, which may be such ones.
     pub(super) fn of_others(&self) -> impl Iterator<Item = IpAddr> + '_ {
-        self.objects.iter().filter(|object| !object.managed).filter_map(|object| object.address)
+        let others = self.objects.iter().filter(|object| !object.managed).filter_map(|object| object.address);
+        others.chain(self.unreadable.iter().copied())
     }
 
     /// The number of claims of addresses that a CIDR has.
@@ -344,6 +353,8 @@ impl Objects {
                 }
             }
         }
+        // They have objects: of these only further claims are faults.
+        lost.retain(|address| !self.unreadable.contains(address));
         referred.extend(duplicates.iter().filter_map(|address| Some((*address, self.referred_by(*address)?))));
         let mut leaks = Vec::new();
         let mut leaked = HashSet::new();
@@ -398,7 +409,8 @@ impl Objects {
             repairs.clear();
         }
         let reports = self.cidrs.into_iter().map(move |ObservedCidr { index, cidr, is_ready }| {
-            let stored = offsets(&cidr, self.objects.iter().filter_map(|object| object.address));
+            let recorded = self.objects.iter().filter_map(|object| object.address);
+            let stored = offsets(&cidr, recorded.chain(self.unreadable.iter().copied()));
             let in_use = offsets(&cidr, self.claims.iter().flatten().copied());
             let leaked = offsets(&cidr, leaked.iter().copied());
             let next = if keeps_all || leaked.is_empty() {
@@ -443,7 +455,7 @@ impl Objects {
         if verdict == ClusterIpVerdict::Taken {
             duplicates.insert(address);
         }
-        if !has_range || self.lacks_objects || self.unjudged {
+        if !has_range || self.lacks_objects || self.unjudged || self.unreadable.contains(&address) {
             // Of an address whose range or object is not known only a second claim is certain.
             return ((verdict == ClusterIpVerdict::Taken).then_some(Reason::ClusterIpAlreadyAllocated), false);
         }
@@ -874,8 +886,8 @@ mod tests {
 
     #[test]
     fn with_an_unreadable_object_nothing_is_removed() {
-        for (kind, out_of_range) in [(Unreadable::Service, 1), (Unreadable::IpAddress, 1), (Unreadable::ServiceCidr, 0)]
-        {
+        let address = Unreadable::IpAddress("10.0.0.5");
+        for (kind, out_of_range) in [(Unreadable::Service, 1), (address, 1), (Unreadable::ServiceCidr, 0)] {
             let mut audit = Audit::of_ip_addresses(None);
             audit
                 .add_service_cidr("10.0.0.0/29".parse::<ServiceCidr>().expect("a CIDR"), true)
@@ -894,6 +906,37 @@ mod tests {
             let far = report.findings.iter().filter(|finding| finding.reason == Reason::ClusterIpOutOfRange);
             assert_eq!(far.count(), out_of_range, "{kind:?}: it may be in the CIDR that cannot be read");
         }
+    }
+
+    #[test]
+    fn an_unreadable_object_records_the_address_of_its_name() {
+        let mut audit = Audit::of_ip_addresses(None);
+        audit.add_service_cidr("10.0.0.0/29".parse().expect("a CIDR"), true).expect("an audit of objects");
+        audit.observe_ip_address(&object("10.0.0.6", "six")).expect("an audit of objects");
+        // An API server finds no object of 10.0.0.4 by a name that is another text of it.
+        for name in ["10.0.0.1", "10.0.0.2", "10.0.0.3", "010.0.0.4", "192.0.2.1"] {
+            audit.observe_unreadable(Unreadable::IpAddress(name));
+        }
+        let services =
+            [("one", "10.0.0.1"), ("two", "10.0.0.2"), ("too", "10.0.0.2"), ("four", "10.0.0.4"), ("six", "10.0.0.6")];
+        for (name, cluster_ip) in services {
+            audit.observe(&Service { namespace: "ns", name, cluster_ip, ..Service::default() });
+        }
+        let report = audit.finish(Leaks::CleanAtOnce);
+        assert_eq!(
+            found(&report),
+            [
+                (Reason::ClusterIpAlreadyAllocated, "10.0.0.2".into()),
+                (Reason::ClusterIpNotAllocated, "10.0.0.4".into())
+            ]
+        );
+        assert_eq!(state(&report, "10.0.0.1"), (true, true, true));
+        assert_eq!(state(&report, "10.0.0.3"), (true, false, true), "for whom is unknown");
+        assert_eq!(state(&report, "10.0.0.4"), (false, true, true));
+        assert_eq!(cells(&report), [USED, USED, USED, LOST, FREE, USED]);
+        assert_eq!((report.leaks().next(), report.object_repairs().next()), (None, None));
+        let counts = report.ranges[0].counts();
+        assert_eq!((counts.stored, counts.in_use, counts.set, counts.clear), (4, 4, 1, 0));
     }
 
     #[test]

@@ -1066,14 +1066,14 @@ func AuditObserveServices(audit *Audit, names *ServiceNames, batch *Services, th
 }
 
 // AuditObserveUnreadable is rk_audit_observe_unreadable.
-func AuditObserveUnreadable(audit *Audit, kind uint32, theError *Error) Result {
+func AuditObserveUnreadable(audit *Audit, kind uint32, name string, theError *Error) Result {
 	c_audit, entered := (*handle)(audit).enter()
 	if entered != ResultOK {
 		return entered
 	}
 	defer (*handle)(audit).leave()
 	var c_error aligned[C.rk_error]
-	result := C.rk_audit_observe_unreadable((*C.rk_audit)(c_audit), C.uint32_t(kind), &c_error.c)
+	result := C.rk_audit_observe_unreadable((*C.rk_audit)(c_audit), C.uint32_t(kind), (*C.char)(unsafe.Pointer(unsafe.StringData(name))), C.size_t(len(name)), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}

@@ -1661,7 +1661,7 @@ func AuditObserveServices(audit *Audit, names *ServiceNames, batch *Services, th
 }
 
 // AuditObserveUnreadable is rk_audit_observe_unreadable.
-func AuditObserveUnreadable(audit *Audit, kind uint32, theError *Error) (result Result) {
+func AuditObserveUnreadable(audit *Audit, kind uint32, name string, theError *Error) (result Result) {
 	c := call{first: (*object)(audit)}
 	if result = c.enter(&coreCalls); result != ResultOK {
 		return result
@@ -1669,8 +1669,9 @@ func AuditObserveUnreadable(audit *Audit, kind uint32, theError *Error) (result 
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 560
+	atName := c.putText(name)
 	atError := fixed + 0
-	result = Result(c.core.Xrk_audit_observe_unreadable((*object)(audit).address(), int32(kind), int32(atError)))
+	result = Result(c.core.Xrk_audit_observe_unreadable((*object)(audit).address(), int32(kind), int32(atName), int32(len(name)), int32(atError)))
 	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)

@@ -298,7 +298,7 @@ func (s *sequence) audit(passes *rangekeeper.LeakTracker) {
 	}
 	s.answer("ranges", fmt.Sprint(rangekeeper.JudgeRanges([]string{"10.0.0.0/24"}, []string{"10.0.0.0/26"}, []string{"30000-30069"}, values)))
 	if s.IntN(4) == 0 {
-		s.answer("unreadable", audit.ObserveUnreadable(rangekeeper.SubjectKind(s.IntN(4))))
+		s.answer("unreadable", audit.ObserveUnreadable(rangekeeper.SubjectKind(s.IntN(4)), fmt.Sprint("10.0.0.", s.IntN(64))))
 	}
 	// The message has the index, which 32 bits do not hold.
 	s.answer("far", errors.Is(audit.CompareBitmap(s.farIndex(), s.Uint64(), s.Uint64()), rangekeeper.ErrInvalidArgument))

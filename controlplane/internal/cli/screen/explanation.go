@@ -111,6 +111,11 @@ func (s *Screen) Explanation(e *audit.Explanation, program string) {
 	if e.ParentRef != "" {
 		line("Object", "its IPAddress object is of "+Printable(e.ParentRef))
 	}
+	for _, u := range e.Unreadable { // over the Kubernetes API the key is the name
+		if u.Kind == audit.KindIPAddress && strings.HasSuffix("/"+u.Key, "/"+e.Value) {
+			line("Object", Printable(u.Key)+" cannot be read, and may be of any Service")
+		}
+	}
 	for _, u := range e.Unknown {
 		line("Unknown", escaped(u.Message))
 	}
