@@ -20,7 +20,10 @@ pub(crate) struct EndpointsRound {
     state: State,
     endpoints: Option<Endpoints>,
     slice: Option<EndpointSlice>,
-    /// Both objects are read from the API server and not from a cache.
+    /// A process beside the server has caches that the server's feed. Those are wrong for good once the store was
+    /// restored under it, so nothing is read from them.
+    is_beside: bool,
+    /// Both objects and the leases are read for a write, from the API server and not from a cache.
     is_fresh: bool,
     /// How often a conflict has led to another read.
     tries: u32,
@@ -51,9 +54,8 @@ impl EndpointsRound {
             state: State::Finished,
             endpoints: None,
             slice: None,
-            // A process beside the server has caches that the server's feed. Those are wrong for good once the store
-            // was restored under it.
-            is_fresh: stage != Stage::Run || context.settings.placement == Placement::Beside,
+            is_beside: context.settings.placement == Placement::Beside,
+            is_fresh: stage != Stage::Run,
             tries: 0,
             refreshed_again: false,
             is_dry: false,
@@ -189,7 +191,7 @@ impl EndpointsRound {
     }
 
     fn get(&self, kind: Kind) -> Progress {
-        Progress::Send(Request::Get { object: ObjectKey::kubernetes(kind), fresh: self.is_fresh })
+        Progress::Send(Request::Get { object: ObjectKey::kubernetes(kind), fresh: self.is_fresh || self.is_beside })
     }
 
     fn list(&mut self, context: &mut Context<'_>) -> Progress {
@@ -241,7 +243,8 @@ impl EndpointsRound {
             }
         };
         if !self.is_fresh && !matches!((&endpoints, &slice), (Change::Leave, Change::Leave)) {
-            // The two caches can be of different age.
+            // The two caches can be of different age. And servers that find etcd again at one time put their leases
+            // one after the other.
             return self.read_again();
         }
         let metadata = self.endpoints.as_ref().map(|endpoints| &endpoints.metadata);

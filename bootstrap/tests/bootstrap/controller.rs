@@ -531,8 +531,7 @@ fn in_master_count_mode_the_killed_stay_until_there_are_too_many() {
 fn a_slice_is_not_made_from_endpoints_that_are_older() {
     for reads in 1..=4 {
         for stale in [false, true] {
-            let count =
-                |address: &str| Config { mode: Mode::MasterCount(3), placement: Placement::Inside, ..config(address) };
+            let count = |address: &str| Config { mode: Mode::MasterCount(3), ..config(address) };
             let mut cluster = Cluster::new(vec![count("10.0.0.1"), count("10.0.0.2")]);
             cluster.run_until(15_000);
             let mut other = Cluster::new(vec![count("10.0.0.3")]);
