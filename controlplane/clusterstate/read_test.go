@@ -287,7 +287,7 @@ func TestBadValues(t *testing.T) {
 		{"protobuf magic only", "/registry/services/specs/ns/web", "k8s\x00", "expected Service"},
 		{"envelope cut off", "/registry/services/specs/ns/web", stored[:len(stored)/2], "damaged protobuf"},
 		{"object garbage", "/registry/services/specs/ns/web", protobuf(t, "v1", "Service", garbage("\xff\xff\xff")), "damaged Service"},
-		{"other kind", "/registry/services/specs/ns/web", protobuf(t, "v1", "Pod", &good), "is v1 Pod"},
+		{"other kind", "/registry/services/specs/ns/web", protobuf(t, "v1", "Pod", &good), `is "Pod" of "v1"`},
 		{"other version", "/registry/ipaddresses/10.0.0.1", protobuf(t, "networking.k8s.io/v2", "IPAddress", &networkingv1.IPAddress{}), "networking.k8s.io/v2"},
 		{"no name", "/registry/services/specs/ns/web", protobuf(t, "v1", "Service", &corev1.Service{}), "without a name"},
 		{"no namespace", "/registry/services/specs/ns/web", `{"apiVersion":"v1","kind":"Service","metadata":{"name":"web"}}`, "without a namespace"},
