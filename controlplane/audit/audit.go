@@ -240,13 +240,12 @@ func (a *Audit) addBitmap(core *rangekeeper.Audit, name string, stored clusterst
 	if err == nil {
 		_, err = core.AddBitmap(r, rangekeeper.Stored{Range: text, Data: data})
 	}
-	switch {
-	case err == nil:
-		a.ranges = append(a.ranges, auditedRange{name: name, text: r.String(), stored: stored})
-	default:
+	if err != nil {
 		a.damaged[name] = err
 		a.readByServers[name] = text == "" && clusterstate.IsReadByServers(stored.Value)
+		return
 	}
+	a.ranges = append(a.ranges, auditedRange{name: name, text: r.String(), stored: stored})
 }
 
 // compareBitmaps has the bitmaps of ClusterIPs compared with the IPAddress objects, if

@@ -3,7 +3,6 @@ package audit
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
@@ -51,17 +50,15 @@ func (a *Audit) addUnreadable(core *rangekeeper.Audit) error {
 
 // unreadable returns an error if the object with this name cannot be read.
 func (a *Audit) unreadable(kind, name string) error {
-	for _, u := range a.report.Unreadable {
-		if u.Kind != kind || !strings.HasSuffix("/"+u.Key, "/"+name) { // the key, or over the API the name, ends so
-			continue
-		}
-		advice := ""
-		if u.Encrypted {
-			advice = "; " + clusterstate.ReadOverAPI
-		}
-		return fmt.Errorf("key %s: %s %s cannot be read: %s%s", u.Key, kind, name, u.Message, advice)
+	at := slices.IndexFunc(a.state.Unreadable, func(u clusterstate.Unreadable) bool { return u.Kind == kind && u.Name == name })
+	if at < 0 {
+		return nil
 	}
-	return nil
+	u, advice := a.state.Unreadable[at], ""
+	if u.Encrypted != nil {
+		advice = "; " + clusterstate.ReadOverAPI
+	}
+	return fmt.Errorf("key %s: %s %s cannot be read: %s%s", u.Key, kind, name, u.Problem, advice)
 }
 
 // addMostUnreadable adds what is unknown where the core judges without Services, or without IPAddress objects, as most

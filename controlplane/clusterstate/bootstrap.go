@@ -165,7 +165,7 @@ func (b *Bootstrap) hasAny() bool {
 func leaseOf(kv *mvccpb.KeyValue) ServerLease {
 	value := kv.Value
 	// The core reads YAML in the form that servers write, and a server in any.
-	if decodeAny(new(corev1.Endpoints), value, endpointsKind) == nil && !bytes.HasPrefix(value, protobufMagic) {
+	if !bytes.HasPrefix(value, protobufMagic) && decodeAny(new(corev1.Endpoints), value, endpointsKind) == nil {
 		if text, err := yamlToJSON(value); err == nil {
 			value = text
 		}

@@ -57,13 +57,19 @@ func ReadIdentity(ctx context.Context, client *clientv3.Client, prefix string) (
 }
 
 func readEtcd(ctx context.Context, client *clientv3.Client, o Options, keys []string) (*State, error) {
+	read := func() (*State, error) { return readAtOneRevision(ctx, client, o, keys) }
+	if o.Revision != 0 {
+		return read()
+	}
+	return readAgain(read)
+}
+
+// readAgain reads, and starts over if the revision that is read gets compacted meanwhile.
+func readAgain(read func() (*State, error)) (*State, error) {
 	for n := 1; ; n++ {
-		s, err := readAtOneRevision(ctx, client, o, keys)
-		if err == nil {
-			return s, nil
-		}
-		if !errors.Is(err, rpctypes.ErrCompacted) || n == maxReads || o.Revision != 0 {
-			return nil, err
+		s, err := read()
+		if !errors.Is(err, rpctypes.ErrCompacted) || n == maxReads {
+			return s, err
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -21,15 +20,7 @@ const maxInstants = 200
 // A kube-apiserver creates an IPAddress object before it stores the Service, and deletes it after the Service. So what
 // is found at one instant was so, while a Service that is created or deleted between two reads would look like a fault.
 func ReadEtcds(ctx context.Context, client, ofServices *clientv3.Client, o Options) (*State, error) {
-	for n := 1; ; n++ {
-		s, err := readAtOneInstant(ctx, client, ofServices, o)
-		if err == nil {
-			return s, nil
-		}
-		if !errors.Is(err, rpctypes.ErrCompacted) || n == maxReads {
-			return nil, err
-		}
-	}
+	return readAgain(func() (*State, error) { return readAtOneInstant(ctx, client, ofServices, o) })
 }
 
 func readAtOneInstant(ctx context.Context, client, ofServices *clientv3.Client, o Options) (*State, error) {

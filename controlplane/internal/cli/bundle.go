@@ -70,7 +70,7 @@ func (o *auditFlags) writeBundle(c *cobra.Command, a *audit.Audit) error {
 		if err != nil {
 			return err
 		}
-		e.Unknown, e.Unreadable = unquotedUnknown(e.Unknown), unquotedUnreadable(e.Unreadable)
+		e.Unknown, e.Unreadable = unquoted(e.Unknown, unknownMessage), unquoted(e.Unreadable, unreadableMessage)
 		shown.Blank()
 		shown.Explanation(e, o.source.Program)
 	}
@@ -107,22 +107,20 @@ var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|` + "`[^`]*`")
 // withoutQuotes returns a report whose messages about what cannot be read quote nothing of it.
 func withoutQuotes(r *audit.Report) *audit.Report {
 	without := *r
-	without.Unreadable, without.Unknown = unquotedUnreadable(r.Unreadable), unquotedUnknown(r.Unknown)
+	without.Unreadable, without.Unknown = unquoted(r.Unreadable, unreadableMessage), unquoted(r.Unknown, unknownMessage)
 	return &without
 }
 
-func unquotedUnreadable(all []audit.Unreadable) []audit.Unreadable {
-	all = slices.Clone(all)
-	for i := range all {
-		all[i].Message = quoted.ReplaceAllString(all[i].Message, "...")
-	}
-	return all
-}
+func unreadableMessage(u *audit.Unreadable) *string { return &u.Message }
 
-func unquotedUnknown(all []audit.Unknown) []audit.Unknown {
+func unknownMessage(u *audit.Unknown) *string { return &u.Message }
+
+// unquoted returns copies whose messages quote nothing.
+func unquoted[T any](all []T, message func(*T) *string) []T {
 	all = slices.Clone(all)
 	for i := range all {
-		all[i].Message = quoted.ReplaceAllString(all[i].Message, "...")
+		text := message(&all[i])
+		*text = quoted.ReplaceAllString(*text, "...")
 	}
 	return all
 }

@@ -213,6 +213,7 @@ impl Audit {
 mod tests {
     use super::*;
     use crate::audit::Stored;
+    use crate::audit::objects::tests::object;
     use crate::service::{Service, ServicePort};
 
     use Presence::{Initialised, Missing, Uninitialised, Unreadable, Unseen};
@@ -386,23 +387,10 @@ mod tests {
             let places =
                 || (0..missing + there).map(|place| (place, format!("10.0.0.{}", place + 1), format!("web{place}")));
             for (_, address, service) in places() {
-                let object = crate::ipaddress::IpAddressObject {
-                    name: &address,
-                    managed_by: crate::ipaddress::ALLOCATOR,
-                    parent_resource: "services",
-                    parent_namespace: "default",
-                    parent_name: &service,
-                    ..Default::default()
-                };
-                audit.observe_ip_address(&object).expect("an audit of IPAddress objects");
+                audit.observe_ip_address(&object(&address, &service)).expect("an audit of IPAddress objects");
             }
             for (_, address, name) in places().filter(|(place, ..)| *place >= missing) {
-                audit.observe(&Service {
-                    namespace: "default",
-                    name: &name,
-                    cluster_ip: &address,
-                    ..Service::default()
-                });
+                audit.observe(&Service { namespace: "ns", name: &name, cluster_ip: &address, ..Service::default() });
             }
             audit
         };
@@ -423,15 +411,7 @@ mod tests {
             let mut audit = Audit::of_ip_addresses(None);
             audit.add_service_cidr("10.0.0.0/24".parse().expect("a CIDR"), true).expect("no Service yet");
             for (name, service) in [("10.0.0.1", "kubernetes"), ("10.0.0.2", "web"), ("10.0.0.03", "")] {
-                let object = crate::ipaddress::IpAddressObject {
-                    name,
-                    managed_by: crate::ipaddress::ALLOCATOR,
-                    parent_resource: "services",
-                    parent_namespace: "default",
-                    parent_name: service,
-                    ..Default::default()
-                };
-                audit.observe_ip_address(&object).expect("an audit of IPAddress objects");
+                audit.observe_ip_address(&object(name, service)).expect("an audit of IPAddress objects");
             }
             audit
         };
@@ -453,12 +433,7 @@ mod tests {
         unreadable.observe_unreadable(crate::audit::Unreadable::Service);
         assert_eq!(unreadable.check_cluster(none, false), Err(NotAuditable::Unreadable { objects: 1 }));
         let mut with_service = objects();
-        with_service.observe(&Service {
-            namespace: "default",
-            name: "web",
-            cluster_ip: "10.0.0.2",
-            ..Service::default()
-        });
+        with_service.observe(&Service { namespace: "ns", name: "web", cluster_ip: "10.0.0.2", ..Service::default() });
         assert_eq!(with_service.check_cluster(none, true), Ok(()));
         assert_eq!(with_service.finish(crate::audit::Leaks::CleanAtOnce).leaks().count(), 1);
     }
@@ -479,27 +454,13 @@ mod tests {
                     let written = super::super::BitmapRevisions { written: 7, upgraded: None };
                     audit.compare_bitmap(0, written).expect("a bitmap of ClusterIPs");
                     for name in ["10.0.0.1", "10.0.0.6"] {
-                        let object = crate::ipaddress::IpAddressObject {
-                            name,
-                            managed_by: crate::ipaddress::ALLOCATOR,
-                            parent_resource: "services",
-                            parent_namespace: "default",
-                            parent_name: name,
-                            ..Default::default()
-                        };
-                        audit.observe_ip_address(&object).expect("an audit of IPAddress objects");
+                        audit.observe_ip_address(&object(name, name)).expect("an audit of IPAddress objects");
                     }
                 }
                 // The same port twice is found whatever cannot be read.
                 for name in ["10.0.0.1", "", "a"].into_iter().take(readable) {
                     let cluster_ip = if name == "10.0.0.1" { name } else { "None" };
-                    audit.observe(&Service {
-                        namespace: "default",
-                        name,
-                        cluster_ip,
-                        ports: &PORT,
-                        ..Service::default()
-                    });
+                    audit.observe(&Service { namespace: "ns", name, cluster_ip, ports: &PORT, ..Service::default() });
                 }
                 for _ in 0..unreadable {
                     audit.observe_unreadable(crate::audit::Unreadable::Service);

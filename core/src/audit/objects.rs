@@ -565,14 +565,14 @@ impl ServiceCidrReport {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::audit::{AddObjectError, Audit, Leaks, RangeReport, Remedy, Report, Stored, Unreadable};
     use crate::finding::Severity;
     use crate::service::ServicePort;
 
     /// An IPAddress object of the allocator for the Service `ns/parent`.
-    fn object<'a>(name: &'a str, parent: &'a str) -> IpAddressObject<'a> {
+    pub(in crate::audit) fn object<'a>(name: &'a str, parent: &'a str) -> IpAddressObject<'a> {
         IpAddressObject {
             name,
             managed_by: ALLOCATOR,
